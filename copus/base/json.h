@@ -1,0 +1,69 @@
+// JSON in: bounded, typed, with errors that name the field. JSON out: nlohmann::ordered_json, in declaration order.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "copus/base/result.h"
+
+namespace copus {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxJsonBytes = 4 * 1024 * 1024;
+constexpr int kMaxJsonDepth = 64;
+
+// Parses `text`. `where` names the source in errors (a file name). Refuses more than kMaxJsonBytes or deeper than
+// kMaxJsonDepth, duplicate keys in one object, and numbers that overflow a double.
+Result<Json> parse_json(std::string_view text, std::string_view where);
+
+// Reads and parses a file; the same limits, checked before the file is read into memory.
+Result<Json> read_json_file(const std::string& path);
+
+// Reads typed fields of one object, collecting the first error. Usage:
+//   FieldReader fields(json, "cluster.json");
+//   spec.nodes = fields.integer("nodes", 1, 1'000'000);
+//   ...
+//   if (auto failed = fields.finish(); !failed) return failed.error();
+// After the first error every read returns its fallback, so no check is needed in between.
+class FieldReader {
+ public:
+  FieldReader(const Json& object, std::string where);
+
+  bool has(std::string_view key) const;  // present and not null
+
+  // Required reads: absent is an error.
+  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high);
+  double number(std::string_view key, double low, double high);
+  std::string text(std::string_view key);
+
+  // Optional reads: absent or null gives the fallback.
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low, std::int64_t high);
+  double number_or(std::string_view key, double fallback, double low, double high);
+  std::string text_or(std::string_view key, std::string fallback);
+  bool boolean_or(std::string_view key, bool fallback);
+
+  // The nested value, marked as read; null Json when absent.
+  const Json& child(std::string_view key);
+
+  // Marks a key as known and unused, so that refuse_unknown() lets it pass.
+  void ignore(std::string_view key);
+  // Every key not read or ignored becomes an error that names the nearest known key.
+  void refuse_unknown();
+
+  void fail(Error error);
+  Result<void> finish() const;
+
+ private:
+  const Json* find(std::string_view key);
+
+  const Json& object_;
+  std::string where_;
+  std::vector<std::string> known_;
+  std::string error_;
+};
+
+}  // namespace copus

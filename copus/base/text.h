@@ -1,0 +1,39 @@
+// Small text helpers: strict number parsing, nearest names for error messages, human-readable figures, tables.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "copus/base/result.h"
+
+namespace copus {
+
+// Strict decimal integer in [low, high]; the whole text must be the number. `field` names it in the error.
+Result<std::int64_t> parse_integer(std::string_view text, std::string_view field, std::int64_t low,
+                                   std::int64_t high);
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+// Up to `count` of `names` nearest to `name` by edit distance (case-insensitive), nearest first. Names that are
+// nothing like it are left out.
+std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> names,
+                                       std::size_t count = 3);
+
+// "a, b or c".
+std::string join_or(std::span<const std::string> names);
+
+// 70553706496 -> "70.6B"; 124439808 -> "124M".
+std::string human_count(double n);
+// 0.00123 -> "1.23 ms"; 12.3 -> "12.3 s".
+std::string human_seconds(double s);
+// 1.3e9 -> "1.21 GiB".
+std::string human_bytes(double bytes);
+
+// Right-aligned columns (the first and those whose header starts with '<' are left-aligned), two spaces apart.
+std::string format_table(const std::vector<std::string>& header,
+                         const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace copus

@@ -1,0 +1,32 @@
+// Catalog: GPUs, clusters and models by name. Embedded in the binary from catalog/; a folder of the same layout given by
+// set_catalog_dir() (the COPUS_CATALOG environment variable, in the program) is read first.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "copus/base/json.h"
+#include "copus/base/result.h"
+#include "copus/spec/cluster_spec.h"
+
+namespace copus {
+
+// Read at start-up, before any look-up. Not thread-safe.
+void set_catalog_dir(std::string dir);
+
+std::vector<std::string> catalog_model_names();
+std::vector<std::string> catalog_gpu_names();
+std::vector<std::string> catalog_cluster_names();
+
+// A model's Hugging Face config.json as text; the error lists the nearest names.
+Result<std::string> catalog_model_text(std::string_view name);
+Result<GpuSpec> catalog_gpu(std::string_view name);
+
+// "4x8xH100-80GB-SXM", a catalog name, or the path of a cluster file.
+Result<ClusterSpec> load_cluster(std::string_view text);
+// A cluster file's content.
+Result<ClusterSpec> cluster_from_json(const Json& json, const std::string& where);
+
+}  // namespace copus

@@ -1,0 +1,86 @@
+// ModelSpec: the shape of a decoder-only Transformer, and what follows from it: exact parameter counts.
+//
+// Plain data; a spec that came from a parser has passed validate(). Thread-safe as any value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "copus/base/result.h"
+
+namespace copus {
+
+enum class Norm { kLayerNorm, kRmsNorm };
+enum class Positions { kRope, kLearned };
+
+// Multi-head latent attention (DeepSeek-V2/V3): queries and keys/values go through low-rank projections.
+struct MlaSpec {
+  bool enabled = false;
+  std::int64_t q_lora_rank = 0;  // 0: queries are projected directly
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 0;
+  std::int64_t qk_rope_head_dim = 0;
+  std::int64_t v_head_dim = 0;
+};
+
+// Mixture of experts in place of the MLP. experts == 0: dense.
+struct MoeSpec {
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t expert_ffn = 0;          // intermediate size of one routed expert
+  std::int64_t shared_experts = 0;      // always-on experts, each of expert_ffn
+  std::int64_t first_dense_layers = 0;  // leading layers with the plain MLP
+  bool router_correction_bias = false;  // DeepSeek-V3's e_score_correction_bias: one number per expert
+};
+
+struct ModelSpec {
+  std::string name = "unnamed";
+  std::string family = "llama";  // Hugging Face's model_type
+
+  std::int64_t layers = 1;
+  std::int64_t hidden = 1;
+  std::int64_t ffn = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 1;
+  std::int64_t vocab = 1;
+  std::int64_t max_positions = 1;
+
+  bool gated_mlp = true;
+  bool tied_embeddings = false;
+  Norm norm = Norm::kRmsNorm;
+  Positions positions = Positions::kRope;
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;   // RMSNorm over head_dim on queries and keys (Qwen3)
+  bool dropout = false;   // GPT-2 era training keeps dropout masks
+  MlaSpec mla;
+  MoeSpec moe;
+
+  bool is_moe() const { return moe.experts > 0; }
+  bool layer_is_moe(std::int64_t layer) const { return is_moe() && layer >= moe.first_dense_layers; }
+  std::int64_t moe_layers() const { return is_moe() ? layers - moe.first_dense_layers : 0; }
+
+  // Parameters by part. Exact: the sums equal the published checkpoints.
+  std::int64_t norm_params() const;       // one normalisation over hidden
+  std::int64_t attention_params() const;  // one layer's attention, without the norm before it
+  std::int64_t dense_mlp_params() const;
+  std::int64_t expert_params() const;         // one routed expert
+  std::int64_t shared_expert_params() const;  // all shared experts of one layer
+  std::int64_t router_params() const;
+  std::int64_t layer_params(std::int64_t layer) const;
+  std::int64_t embedding_params() const;  // tokens, and learned positions
+  std::int64_t head_params() const;       // 0 when tied
+  std::int64_t total_params() const;
+  // Parameters that one token passes through (MoE: topk experts).
+  std::int64_t active_params() const;
+
+  // Forward floating-point operations of one token at causal sequence length `seq_len` (2 per multiply-add), without
+  // recompute: the numerator of MFU is 3x this. Attention is counted over the causal half.
+  double forward_flops_per_token(std::int64_t seq_len) const;
+
+  Result<void> validate() const;
+};
+
+}  // namespace copus
