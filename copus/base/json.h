@@ -13,7 +13,7 @@ namespace copus {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxJsonBytes = 4 * 1024 * 1024;
+constexpr std::size_t kMaxJsonBytes = std::size_t{4} * 1024 * 1024;
 constexpr int kMaxJsonDepth = 64;
 
 // Parses `text`. `where` names the source in errors (a file name). Refuses more than kMaxJsonBytes or deeper than

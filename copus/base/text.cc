@@ -1,0 +1,221 @@
+// Strict number parsing, nearest names, human-readable figures and tables.
+#include "copus/base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace copus {
+namespace {
+
+// What a user typed, as it stands in an error: one short line.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kMaxShown = 60;
+  std::string shown(text.substr(0, kMaxShown));
+  for (char& c : shown) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return '"' + shown + (text.size() > kMaxShown ? "...\"" : "\"");
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+// Levenshtein's distance: insertions, deletions and substitutions cost 1 each.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// Three significant digits of a number in [0, 10000).
+std::string three_digits(double x) {
+  if (x < 9.995) return fmt::format("{:.2f}", x);
+  if (x < 99.95) return fmt::format("{:.1f}", x);
+  return fmt::format("{:.0f}", x);
+}
+
+struct Unit {
+  double size;
+  std::string_view suffix;
+};
+
+// `x` in the largest unit of which it holds at least one after rounding. `units` run from small to
+// large.
+std::string scaled(double x, std::span<const Unit> units) {
+  if (!std::isfinite(x)) return fmt::format("{}", x);
+  const double magnitude = std::abs(x);
+  Unit unit = units.front();
+  for (const Unit& next : units) {
+    if (magnitude >= next.size * 0.9995) unit = next;
+  }
+  const double value = magnitude / unit.size;
+  const std::string digits = value < 1e4 ? three_digits(value) : fmt::format("{:.3g}", value);
+  return fmt::format("{}{}{}", x < 0 ? "-" : "", digits, unit.suffix);
+}
+
+// Columns on a terminal, taking each code point for one: continuation bytes of UTF-8 have none.
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_integer(std::string_view text, std::string_view field, std::int64_t low,
+                                   std::int64_t high) {
+  std::int64_t n = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (status == std::errc() && end == text.data() + text.size() && n >= low && n <= high) return n;
+  return make_error("{}: got {}; want an integer from {} to {}", field, quoted(text), low, high);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> names,
+                                       std::size_t count) {
+  constexpr std::size_t kLongestName = 256;  // longer is no slip of the finger, and slow to compare
+  if (name.empty() || name.size() > kLongestName) return {};
+
+  struct Candidate {
+    std::size_t score;
+    std::size_t distance;
+    const std::string* name;
+  };
+  std::vector<Candidate> candidates;
+  const std::string wanted = lower(name);
+  for (const std::string& each : names) {
+    if (each.empty() || each.size() > kLongestName) continue;
+    const std::string other = lower(each);
+    const std::size_t distance = edit_distance(wanted, other);
+    const std::string& shorter = wanted.size() < other.size() ? wanted : other;
+    const std::string& longer = wanted.size() < other.size() ? other : wanted;
+    // "llama-3-70" is far from "llama-3-70b-instruct" in edits, yet plainly meant: a prefix counts
+    // as one slip, a part as two.
+    std::size_t score = distance;
+    if (shorter.size() >= 2 && longer.starts_with(shorter)) {
+      score = std::min<std::size_t>(distance, 1);
+    } else if (shorter.size() >= 3 && longer.find(shorter) != std::string::npos) {
+      score = std::min<std::size_t>(distance, 2);
+    } else if (distance > std::max<std::size_t>(1, longer.size() * 2 / 5) ||
+               distance >= longer.size()) {
+      continue;
+    }
+    candidates.push_back({score, distance, &each});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return a.score != b.score ? a.score < b.score : a.distance < b.distance;
+                   });
+  if (candidates.size() > count) candidates.resize(count);
+  std::vector<std::string> nearest;
+  nearest.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) nearest.push_back(*candidate.name);
+  return nearest;
+}
+
+std::string join_or(std::span<const std::string> names) {
+  std::string joined;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) joined += i + 1 == names.size() ? " or " : ", ";
+    joined += names[i];
+  }
+  return joined;
+}
+
+std::string human_count(double n) {
+  static constexpr std::array<Unit, 5> kUnits = {
+      {{1, ""}, {1e3, "K"}, {1e6, "M"}, {1e9, "B"}, {1e12, "T"}}};
+  if (std::abs(n) < 1000 && n == std::trunc(n)) return fmt::format("{:.0f}", n);
+  return scaled(n, kUnits);
+}
+
+std::string human_seconds(double s) {
+  static constexpr std::array<Unit, 4> kShort = {
+      {{1e-9, " ns"}, {1e-6, " us"}, {1e-3, " ms"}, {1, " s"}}};
+  // From two of the larger unit on: "90.0 s" says more than "1.50 min".
+  static constexpr std::array<Unit, 1> kMinutes = {{{60, " min"}}};
+  static constexpr std::array<Unit, 1> kHours = {{{3600, " h"}}};
+  static constexpr std::array<Unit, 1> kDays = {{{86400, " days"}}};
+  if (s == 0) return "0 s";
+  const double magnitude = std::abs(s);
+  if (!std::isfinite(s) || magnitude < 120) return scaled(s, kShort);
+  if (magnitude < 2 * 3600) return scaled(s, kMinutes);
+  if (magnitude < 2 * 86400) return scaled(s, kHours);
+  return scaled(s, kDays);
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr std::array<Unit, 6> kUnits = {{{1, " B"},
+                                                  {1024.0, " KiB"},
+                                                  {1048576.0, " MiB"},
+                                                  {1073741824.0, " GiB"},
+                                                  {1099511627776.0, " TiB"},
+                                                  {1125899906842624.0, " PiB"}}};
+  if (std::abs(bytes) < 1000 && bytes == std::trunc(bytes)) return fmt::format("{:.0f} B", bytes);
+  return scaled(bytes, kUnits);
+}
+
+std::string format_table(const std::vector<std::string>& header,
+                         const std::vector<std::vector<std::string>>& rows) {
+  std::size_t columns = header.size();
+  for (const auto& row : rows) columns = std::max(columns, row.size());
+
+  std::vector<bool> left(columns, false);
+  if (columns > 0) left[0] = true;
+  std::vector<std::string> titles = header;
+  titles.resize(columns);
+  for (std::size_t c = 0; c < columns; ++c) {
+    if (!titles[c].starts_with('<')) continue;
+    left[c] = true;
+    titles[c].erase(0, 1);
+  }
+
+  std::vector<std::size_t> width(columns);
+  for (std::size_t c = 0; c < columns; ++c) width[c] = columns_of(titles[c]);
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], columns_of(row[c]));
+  }
+
+  std::string table;
+  const auto add_line = [&](const std::vector<std::string>& cells) {
+    std::string line;
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::string cell = c < cells.size() ? cells[c] : std::string();
+      const std::string padding(width[c] - columns_of(cell), ' ');
+      if (c > 0) line += "  ";
+      line += left[c] ? cell + padding : padding + cell;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    table += line + '\n';
+  };
+  add_line(titles);
+  for (const auto& row : rows) add_line(row);
+  return table;
+}
+
+}  // namespace copus

@@ -1,0 +1,256 @@
+#include "copus/cost/compute.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace copus {
+namespace {
+
+// Head dimension and sequence length at which the fused attention kernel reaches half its rate: fitted to causal attention on
+// one H200 at head dimension 128, 1,024 to 16,384 tokens.
+constexpr double kAttentionHalfDim = 24;
+constexpr double kAttentionHalfLength = 200;
+// Head dimension at which the batched products of unfused attention reach half the rate of a large product.
+constexpr double kUnfusedHalfDim = 96;
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+// Share of full utilisation at width x, half of it at `half`: flat where x is large, as measured products are.
+double fall_off(double x, double half) { return x * x / (x * x + half * half); }
+
+// Tokens of one micro-batch on this rank, and those that norms and residuals see.
+double tokens(const LayerShape& s) { return d(s.micro_batch) * d(s.seq_len) / d(s.cp); }
+double residual_tokens(const LayerShape& s) { return tokens(s) / (s.sp ? d(s.tp) : 1.0); }
+
+// Heads on this rank. Key-value heads are replicated when there are fewer than tp.
+double local_kv_heads(const ModelSpec& m, const LayerShape& s) { return std::max(1.0, d(m.kv_heads) / d(s.tp)); }
+
+}  // namespace
+
+ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster, const CostOptions& options)
+    : model_(model),
+      options_(options),
+      efficiency_(cluster.gpu.efficiency),
+      collectives_(cluster),
+      gpus_per_node_(cluster.gpus_per_node),
+      peak_(cluster.gpu.peak(options.precision)),
+      wide_peak_(cluster.gpu.peak(options.precision == Precision::kFp8 ? Precision::kBf16 : options.precision)),
+      memory_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
+      element_(options.precision == Precision::kFp32 ? 4 : 2),
+      fused_(options.attention == AttentionKernel::kFused ||
+             (options.attention == AttentionKernel::kAuto && cluster.gpu.fused_attention && !model.dropout)) {}
+
+Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
+  if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
+  const double utilisation = efficiency_.matmul * fall_off(m, efficiency_.matmul_half_m) *
+                             fall_off(n, efficiency_.matmul_half_n) * fall_off(k, efficiency_.matmul_half_k);
+  const Seconds arithmetic = Flops(2 * m * n * k * count) / (peak_ * utilisation);
+  const Seconds traffic = Bytes(element_ * (m * n + n * k + m * k) * count) / memory_;
+  return max(arithmetic, traffic) + efficiency_.launch;
+}
+
+Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
+  return bytes / memory_ + efficiency_.launch * kernels;
+}
+
+// Scores, softmax and weighted sum over the causal half of the sequence.
+void ComputeModel::attention_core(const LayerShape& s, Seconds& forward, Seconds& backward) const noexcept {
+  const double heads = d(model_.heads) / d(s.tp);
+  const double qk_dim = model_.mla.enabled ? d(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim)
+                                           : d(model_.head_dim);
+  const double v_dim = model_.mla.enabled ? d(model_.mla.v_head_dim) : d(model_.head_dim);
+  const double queries = tokens(s);  // all sequences of the micro-batch
+  const double pairs = queries * d(s.seq_len);
+  if (fused_) {
+    // Forward: two products over the causal half. Backward: five (scores again, and four gradients), Dao 2023.
+    const Flops flops(2 * heads * pairs / 2 * (qk_dim + v_dim));
+    const double depth = qk_dim / (qk_dim + kAttentionHalfDim);
+    const double length = d(s.seq_len) / d(s.cp) / (d(s.seq_len) / d(s.cp) + kAttentionHalfLength);
+    const FlopsPerSec rate = wide_peak_ * (depth * length);
+    const Bytes io(element_ * queries * (heads * (qk_dim + v_dim) + 2 * local_kv_heads(model_, s) * qk_dim));
+    forward = max(flops / (rate * efficiency_.attention_forward), io / memory_) + efficiency_.launch;
+    backward = max(flops * 2.5 / (rate * efficiency_.attention_backward), io * 2.5 / memory_) +
+               efficiency_.launch * 2;
+    return;
+  }
+  // Unfused: full (not causal) products by batched matmul, and passes over the stored scores: written by the product, read and
+  // written by the masked softmax, with dropout read, written and masked, read by the weighted sum.
+  const double sequences = d(s.micro_batch);
+  const double rows = d(s.seq_len) / d(s.cp);
+  const Bytes scores(heads * pairs);  // one byte per score
+  const double passes = 4 * element_ + (model_.dropout ? 2 * element_ + 1 : 0);
+  auto product = [&](double dim) {
+    const FlopsPerSec rate = wide_peak_ * (efficiency_.matmul * dim / (dim + kUnfusedHalfDim));
+    const Bytes io(element_ * heads * sequences * (rows * d(s.seq_len) + (rows + d(s.seq_len)) * dim));
+    return max(Flops(2 * heads * pairs * dim) / rate, io / memory_) + efficiency_.launch;
+  };
+  const Seconds products = product(qk_dim) + product(v_dim);
+  forward = products + stream(scores * (passes - 2 * element_), model_.dropout ? 3 : 2);
+  backward = products * 2.0 + stream(scores * passes, model_.dropout ? 3 : 2);
+}
+
+void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcept {
+  const double t = tokens(s), h = d(model_.hidden), tp = d(s.tp);
+  auto linear = [&](double in, double out) {
+    cost.forward.compute += matmul(t, out, in);
+    cost.backward_input.compute += matmul(t, in, out);
+    cost.backward_weight.compute += matmul(in, out, t);
+  };
+  if (model_.mla.enabled) {
+    const MlaSpec& a = model_.mla;
+    const double q_dim = d(model_.heads) * d(a.qk_nope_head_dim + a.qk_rope_head_dim) / tp;
+    if (a.q_lora_rank > 0) {
+      linear(h, d(a.q_lora_rank));
+      linear(d(a.q_lora_rank), q_dim);
+    } else {
+      linear(h, q_dim);
+    }
+    linear(h, d(a.kv_lora_rank + a.qk_rope_head_dim));
+    linear(d(a.kv_lora_rank), d(model_.heads) * d(a.qk_nope_head_dim + a.v_head_dim) / tp);
+    linear(d(model_.heads) * d(a.v_head_dim) / tp, h);
+  } else {
+    const double q = d(model_.heads) * d(model_.head_dim) / tp;
+    const double kv = local_kv_heads(model_, s) * d(model_.head_dim);
+    linear(h, q + 2 * kv);
+    linear(q, h);
+    if (model_.positions == Positions::kRope) {
+      const Seconds rotate = stream(Bytes(2 * element_ * t * (q + kv)), 2);
+      cost.forward.compute += rotate;
+      cost.backward_input.compute += rotate;
+    }
+  }
+}
+
+void ComputeModel::dense_mlp(const LayerShape& s, double ffn, PieceCost& cost) const noexcept {
+  const double t = tokens(s), h = d(model_.hidden), f = ffn / d(s.tp);
+  const double in = model_.gated_mlp ? 2 * f : f;
+  cost.forward.compute += matmul(t, in, h) + matmul(t, h, f) + stream(Bytes(element_ * t * (in + f)));
+  cost.backward_input.compute +=
+      matmul(t, h, in) + matmul(t, f, h) + stream(Bytes(element_ * t * (2 * in + f)));
+  cost.backward_weight.compute += matmul(h, in, t) + matmul(f, h, t);
+}
+
+void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept {
+  const MoeSpec& moe = model_.moe;
+  const double h = d(model_.hidden), tp = d(s.tp), ep = d(s.ep);
+  const double t = tokens(s);
+  const double routed = t * d(moe.experts_per_token);  // rows that this rank's experts compute, balanced gate
+  const double experts = d(moe.experts) / ep;
+  const double rows = routed / experts;
+  const double f = d(moe.expert_ffn) / tp;
+  const double in = model_.gated_mlp ? 2 * f : f;
+  cost.forward.compute += matmul(t, d(moe.experts), h) + matmul(rows, in, h, experts) +
+                          matmul(rows, h, f, experts) + stream(Bytes(element_ * routed * (in + f)));
+  cost.backward_input.compute += matmul(t, h, d(moe.experts)) + matmul(rows, h, in, experts) +
+                                 matmul(rows, f, h, experts) +
+                                 stream(Bytes(element_ * routed * (2 * in + f)));
+  cost.backward_weight.compute += matmul(h, d(moe.experts), t) + matmul(h, in, rows, experts) +
+                                  matmul(f, h, rows, experts);
+  // Tokens are permuted to their experts and back: read and written twice each way.
+  const Seconds permute = stream(Bytes(4 * element_ * routed * h), 6);
+  cost.forward.compute += permute;
+  cost.backward_input.compute += permute;
+  if (moe.shared_experts > 0) dense_mlp(s, d(moe.shared_experts * moe.expert_ffn), cost);
+
+  // Dispatch and combine, each the other's transpose in the backward pass. Groups are blocks of ep in the dp*cp ranks.
+  const GroupPlace group = place_group(s.ep, s.tp, gpus_per_node_);
+  const Bytes buffer(element_ * routed * h / (s.sp ? tp : 1.0));
+  const Seconds exchange = 2 * (1 - options_.ep_overlap) *
+                           collectives_.time(Collective::kAllToAll, group, buffer);
+  cost.forward.ep += exchange;
+  cost.backward_input.ep += exchange;
+}
+
+void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const noexcept {
+  const double volume = element_ * residual_tokens(s) * d(model_.hidden);
+  // Norm: read, write. Residual add (with bias and dropout where there are any): two reads, one write, mask.
+  const double residual = 3 + (model_.dropout ? 0.5 : 0);
+  cost.forward.compute += stream(Bytes(volume * (2 + residual)), 2) * 2.0;
+  cost.backward_input.compute += stream(Bytes(volume * (4 + residual)), 3) * 2.0;
+}
+
+// `regions`: column-then-row-parallel pairs, each an all-reduce forward and one backward; with sequence parallelism a
+// reduce-scatter and an all-gather in its place.
+void ComputeModel::tensor_parallel(const LayerShape& s, double regions, PieceCost& cost) const noexcept {
+  if (s.tp <= 1) return;
+  const GroupPlace group = place_group(s.tp, 1, gpus_per_node_);
+  const Bytes volume(element_ * tokens(s) * d(model_.hidden));
+  const Seconds one = s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
+                                 collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
+                           : collectives_.time(Collective::kAllReduce, group, volume) + options_.tp_skew;
+  const Seconds exposed = one * (regions * (1 - options_.tp_overlap));
+  cost.forward.tp += exposed;
+  cost.backward_input.tp += exposed;
+}
+
+void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward, PieceCost& cost) const noexcept {
+  if (s.recompute == Recompute::kFull) {
+    cost.recompute = cost.forward;
+  } else if (s.recompute == Recompute::kSelective) {
+    cost.recompute.compute = core_forward;
+  }
+  if (s.cp > 1) {
+    // Ring attention passes keys and values around; backward their gradients too (Liu 2023).
+    const double kv = local_kv_heads(model_, s) * d(model_.head_dim);
+    const Bytes block(2 * element_ * tokens(s) * kv);
+    const GroupPlace group = place_group(s.cp, s.tp, gpus_per_node_);
+    const Seconds pass = collectives_.time(Collective::kAllGather, group, block * d(s.cp));
+    auto exposed = [&](Seconds transfer, Seconds core) {
+      return max(transfer - core * options_.cp_overlap, transfer * (1 - options_.cp_overlap) / d(s.cp));
+    };
+    cost.forward.cp = exposed(pass, core_forward);
+    cost.backward_input.cp = exposed(pass * 2.0, core_forward * 2.5);
+    if (s.recompute != Recompute::kNone) cost.recompute.cp = cost.forward.cp;
+  }
+  // A layer cannot be faster than the host issues it.
+  cost.forward.compute = max(cost.forward.compute, options_.host_layer_forward);
+  const Seconds backward = cost.backward_input.compute + cost.backward_weight.compute;
+  if (backward < options_.host_layer_backward) {
+    const double stretch = options_.host_layer_backward / backward;
+    cost.backward_input.compute = cost.backward_input.compute * stretch;
+    cost.backward_weight.compute = cost.backward_weight.compute * stretch;
+  }
+  if (s.recompute == Recompute::kFull) cost.recompute.compute = cost.forward.compute;
+}
+
+LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
+  LayerCosts costs;
+  Seconds core_forward, core_backward;
+  attention_core(s, core_forward, core_backward);
+  PieceCost common;
+  attention(s, common);
+  common.forward.compute += core_forward;
+  common.backward_input.compute += core_backward;
+  norm_and_residual(s, common);
+  tensor_parallel(s, 2, common);
+
+  const std::int64_t dense_layers = model_.layers - model_.moe_layers();
+  if (dense_layers > 0) {
+    costs.dense = common;
+    dense_mlp(s, d(model_.ffn), costs.dense);
+    finish_layer(s, core_forward, costs.dense);
+  }
+  if (model_.is_moe()) {
+    costs.moe = common;
+    moe_mlp(s, costs.moe);
+    finish_layer(s, core_forward, costs.moe);
+  }
+
+  const double t = tokens(s), h = d(model_.hidden), tp = d(s.tp);
+  // Embedding: gather, and scatter-add of its gradient; partial sums over the vocabulary shards.
+  costs.embedding.forward.compute = stream(Bytes(2 * element_ * t * h), 2);
+  costs.embedding.backward_weight.compute = stream(Bytes((element_ + 4) * t * h), 2);
+  tensor_parallel(s, 0.5, costs.embedding);
+  // Head: final norm, projection, and a cross-entropy that reads and writes FP32 logits; no full logits on a rank.
+  const double v = d(model_.vocab) / tp;
+  const Bytes logits(t * v);
+  const FlopsPerSec head_rate = wide_peak_ / peak_ < 1 ? wide_peak_ : peak_;
+  const double slowdown = peak_ / head_rate;
+  costs.head.forward.compute = matmul(t, v, h) * slowdown + stream(logits * 14.0, 4);
+  costs.head.backward_input.compute = matmul(t, h, v) * slowdown + stream(logits * 8.0, 2);
+  costs.head.backward_weight.compute = matmul(h, v, t) * slowdown;
+  tensor_parallel(s, 0.5, costs.head);
+  return costs;
+}
+
+}  // namespace copus

@@ -1,0 +1,84 @@
+#include "copus/cost/memory.h"
+
+#include <algorithm>
+
+namespace copus {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+}  // namespace
+
+ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& options, bool fused_attention,
+                                 const LayerShape& s) noexcept {
+  const double e = options.precision == Precision::kFp32 ? 4 : 2;
+  const double tp = d(s.tp), h = d(model.hidden);
+  const double t = d(s.micro_batch) * d(s.seq_len) / d(s.cp);
+  const double replicated = t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
+  const double mask = model.dropout ? 1 : 0;
+
+  // Attention: norm input and output, q, k, v, the product of the core, dropout mask of the residual.
+  const double kv_heads = std::max(1.0, d(model.kv_heads) / tp);
+  const double heads = d(model.heads) / tp;
+  double q = heads * d(model.head_dim), kv = 2 * kv_heads * d(model.head_dim), v_out = q;
+  double latent = 0;
+  if (model.mla.enabled) {
+    const MlaSpec& a = model.mla;
+    q = heads * d(a.qk_nope_head_dim + a.qk_rope_head_dim);
+    kv = heads * d(a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim);
+    v_out = heads * d(a.v_head_dim);
+    latent = d(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
+  }
+  double attention = replicated * h * (2 * e + mask) + t * (q + kv + v_out + latent) * e;
+  if (fused_attention) {
+    attention += t * heads * 4;  // log-sum-exp
+  } else if (s.recompute == Recompute::kNone) {
+    // Softmax, and with dropout its mask and result.
+    attention += heads * t * d(s.seq_len) * (e + (model.dropout ? 1 + e : 0));
+  }
+
+  // MLP: norm input and output, inside the activation function and behind it.
+  const double factor = model.gated_mlp ? 3 : 2;
+  const double dense_mlp = replicated * h * (2 * e + mask) + t * d(model.ffn) / tp * factor * e;
+  const double routed = t * d(model.moe.experts_per_token);
+  const double moe_mlp = replicated * h * (2 * e + mask) + t * d(model.moe.experts) * 4 +
+                         routed * (2 * h * e + d(model.moe.expert_ffn) / tp * factor * e) +
+                         t * d(model.moe.shared_experts * model.moe.expert_ffn) / tp * factor * e;
+
+  ActivationBytes bytes;
+  const Bytes dense(attention + dense_mlp), moe(model.is_moe() ? attention + moe_mlp : 0.0);
+  if (s.recompute == Recompute::kFull) {
+    bytes.dense = bytes.moe = Bytes(replicated * h * e);
+    bytes.working = max(dense, moe);
+  } else {
+    bytes.dense = dense;
+    bytes.moe = moe;
+    bytes.working = Bytes(t * std::max(d(model.ffn) * (model.gated_mlp ? 2 : 1) / tp, h) * e);
+  }
+  bytes.embedding = Bytes(replicated * h * mask);
+  // Logits in the compute type, an FP32 copy that becomes softmax and then gradient in place.
+  bytes.head = Bytes(t * d(model.vocab) / tp * (e + 4) + 2 * replicated * h * e);
+  return bytes;
+}
+
+MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& plan, RankParams params,
+                             double layer_params) noexcept {
+  const bool full = options.precision == Precision::kFp32;
+  const double weight_bytes = full ? 4 : 2;
+  // FP32 training needs no master copy beside the weights.
+  const double optimizer_bytes = full ? std::max(0.0, options.optimizer_bytes - 4) : options.optimizer_bytes;
+  const double replicas = d(plan.dp * plan.cp);
+  const double expert_replicas = replicas / d(plan.ep);
+  auto sharded = [&](bool on) {
+    return on ? params.dense / replicas + params.expert / expert_replicas : params.total();
+  };
+  MemoryBreakdown memory;
+  memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
+  memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
+  memory.optimizer = Bytes(optimizer_bytes * sharded(plan.zero >= 1));
+  if (plan.zero >= 2) memory.buffers += Bytes(gradient_bytes(options) * layer_params);
+  if (plan.zero >= 3) memory.buffers += Bytes(2 * weight_bytes * layer_params);
+  return memory;
+}
+
+}  // namespace copus

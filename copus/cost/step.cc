@@ -1,0 +1,271 @@
+#include "copus/cost/step.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "copus/cost/rank_work.h"
+
+namespace copus {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+// Time of `transfer` that remains visible when `window` of computation runs beside it and the rank would have waited `slack` anyway.
+Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hidden, double contention) {
+  const Seconds hidden = min(transfer * (1 - never_hidden), window);
+  return max(transfer - hidden * (1 - contention) - slack, Seconds(0));
+}
+
+}  // namespace
+
+StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
+                     std::int64_t global_batch, const CostOptions& options)
+    : model_(model),
+      cluster_(cluster),
+      options_(options),
+      seq_len_(seq_len),
+      global_batch_(global_batch),
+      compute_(model, cluster, options),
+      collectives_(cluster),
+      memory_rate_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
+      weight_bytes_(options.precision == Precision::kFp32 ? 4 : 2),
+      grad_bytes_(gradient_bytes(options)) {
+  // Norms and routers are whole on every tensor-parallel rank; so are MLA's low-rank projections into the latent space.
+  const double whole_latent =
+      model.mla.enabled ? d(model.hidden) * d(model.mla.q_lora_rank + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
+                        : 0;
+  attention_split_ = d(model.attention_params()) - whole_latent;
+  layer_whole_ = 2 * d(model.norm_params()) + whole_latent;
+  mlp_split_ = d(model.dense_mlp_params());
+  if (model.is_moe()) {
+    expert_split_ = d(model.expert_params()) * d(model.moe.experts);
+    moe_dense_split_ = d(model.shared_expert_params());
+    moe_whole_ = d(model.router_params());
+  }
+  const double positions = model.positions == Positions::kLearned ? d(model.max_positions * model.hidden) : 0;
+  embedding_split_ = d(model.embedding_params()) - positions;
+  embedding_whole_ = positions;
+  // Tied: the last stage keeps its own copy of the matrix when the pipeline has more than one.
+  head_split_ = d(model.vocab) * d(model.hidden);
+  head_whole_ = d(model.norm_params());
+}
+
+ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
+  const LayerShape shape{plan.tp, plan.cp, plan.ep, plan.micro_batch, seq_len_, plan.sp, plan.recompute};
+  ShapeCosts costs;
+  costs.time = compute_.layer_costs(shape);
+  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
+  costs.message = Bytes(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) *
+                        d(model_.hidden) / (plan.sp ? d(plan.tp) : 1.0));
+  return costs;
+}
+
+RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) const noexcept {
+  const double tp = d(plan.tp);
+  RankParams params;
+  params.dense = (p.dense_layers + p.moe_layers) * (attention_split_ / tp + layer_whole_) +
+                 p.dense_layers * mlp_split_ / tp + p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
+  params.expert = p.moe_layers * expert_split_ / (tp * d(plan.ep));
+  if (p.embedding) params.dense += embedding_split_ / tp + embedding_whole_;
+  if (p.head) params.dense += head_whole_ + (p.embedding && model_.tied_embeddings ? 0 : head_split_ / tp);
+  return params;
+}
+
+StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p) const noexcept {
+  RankWork w;
+  w.cost.forward.pp = w.cost.backward_input.pp = options_.hop_overhead * p.messages;
+  auto add = [&w](double times, const PieceCost& piece) {
+    w.cost.forward += times * piece.forward;
+    w.cost.backward_input += times * piece.backward_input;
+    w.cost.backward_weight += times * piece.backward_weight;
+    w.cost.recompute += times * piece.recompute;
+  };
+  if (p.dense_layers > 0) add(p.dense_layers, costs.time.dense);
+  if (p.moe_layers > 0) add(p.moe_layers, costs.time.moe);
+  if (p.embedding) add(1, costs.time.embedding);
+  if (p.head) add(1, costs.time.head);
+  return w;
+}
+
+StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
+  auto time = [](const PieceCost& piece) { return (piece.forward + piece.backward()).total(); };
+  const Seconds layer = time(model_.is_moe() ? costs.time.moe : costs.time.dense);
+  return balance_chunks(model_.layers, plan.pp * plan.vp, time(costs.time.embedding) / layer,
+                        time(costs.time.head) / layer);
+}
+
+Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
+  if (plan.pp <= 1) return Seconds(0);
+  return collectives_.hop(plan.pp, plan.tp * plan.cp * plan.dp, costs.message);
+}
+
+Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
+  if (!model_.tied_embeddings || plan.pp <= 1) return Seconds(0);
+  const GroupPlace ends =
+      place_group(2, (plan.pp - 1) * plan.tp * plan.cp * plan.dp, cluster_.gpus_per_node);
+  return collectives_.time(Collective::kAllReduce, ends, Bytes(grad_bytes_ * embedding_split_ / d(plan.tp)));
+}
+
+// Gradient reduction, weight gathering and the optimizer of one rank, after (or under) its share of the pipeline.
+StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank,
+                                    Seconds slack, std::int64_t micro_batches) const noexcept {
+  const RankParams p = params(plan, pieces);
+  const std::int64_t replicas = plan.dp * plan.cp;
+  const GroupPlace group = place_group(replicas, plan.tp, cluster_.gpus_per_node);
+  const GroupPlace expert_group =
+      place_group(replicas / plan.ep, plan.tp * plan.ep, cluster_.gpus_per_node);
+  auto transfer = [&](Collective op, double bytes_each) {
+    return collectives_.time(op, group, Bytes(bytes_each * p.dense)) +
+           collectives_.time(op, expert_group, Bytes(bytes_each * p.expert));
+  };
+  const bool overlap = options_.grad_overlap == GradOverlap::kLastBackward ||
+                       (options_.grad_overlap == GradOverlap::kAuto && plan.zero >= 1);
+  const Seconds backward_window = overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
+  const Seconds forward_window = overlap ? rank.forward() : Seconds(0);
+  const double tail = options_.exposed_bucket, contention = options_.overlap_contention;
+  const double m = d(micro_batches);
+
+  Finish f;
+  if (replicas > 1) {
+    if (plan.zero == 0) {
+      f.dp = exposed(transfer(Collective::kAllReduce, grad_bytes_), backward_window, slack, tail, contention);
+    } else if (plan.zero <= 2) {
+      // Stage 1 reduces once a step; stage 2 keeps only its shard, so it reduces with every micro-batch.
+      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
+      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
+      f.dp = exposed(scatter, backward_window, slack, tail, contention) * (plan.zero == 2 ? m : 1.0) +
+             exposed(gather, forward_window, slack, tail, contention);
+    } else {
+      // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its gradients.
+      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
+      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
+      const double first_layer = 1.0 / std::max(1.0, pieces.dense_layers + pieces.moe_layers);
+      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), first_layer, contention) +
+                  exposed(gather + scatter, rank.backward_input() + rank.backward_weight(), Seconds(0),
+                          std::max(tail, first_layer), contention));
+    }
+  }
+  // Adam: gradient read (again for the norm), three FP32 states read and written, weights written; gradients cleared whole.
+  const double shard = plan.zero >= 1 ? p.dense / d(replicas) + p.expert / d(replicas / plan.ep) : p.total();
+  const double whole = plan.zero >= 2 ? shard : p.total();
+  const double touched = shard * (2 * grad_bytes_ + 2 * options_.optimizer_bytes + weight_bytes_) +
+                         whole * grad_bytes_;
+  f.optimizer = Bytes(touched) / memory_rate_;
+  return f;
+}
+
+MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs, const RankPieces& pieces,
+                                  double chunks_in_flight) const noexcept {
+  const double layer_params = params(plan, {model_.is_moe() ? 0.0 : 1.0, model_.is_moe() ? 1.0 : 0.0, 0, false, false}).total();
+  MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), layer_params);
+  const double held = chunks_in_flight / d(plan.vp);  // whole-rank micro-batches
+  m.activations = held * (pieces.dense_layers * costs.activations.dense + pieces.moe_layers * costs.activations.moe) +
+                  costs.activations.working;
+  if (pieces.embedding) m.activations += held * costs.activations.embedding;
+  if (pieces.head) m.logits = costs.activations.head * (plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight : 1.0);
+  m.overhead = options_.fixed_memory + options_.fragmentation * (m.activations + m.logits);
+  return m;
+}
+
+StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline, std::int64_t micro_batches) const noexcept {
+  const double m = d(micro_batches);
+  const PieceTime work = rank.cost.forward + rank.cost.backward_input + rank.cost.backward_weight;
+  StepBreakdown b;
+  b.compute = work.compute * m;
+  b.recompute = rank.cost.recompute.compute * m;
+  b.tp = (work.tp + rank.cost.recompute.tp) * m;
+  b.cp = (work.cp + rank.cost.recompute.cp) * m;
+  b.ep = (work.ep + rank.cost.recompute.ep) * m;
+  b.pipeline = pipeline - (rank.total() - work.pp) * m;
+  b.overhead = options_.step_overhead;
+  return b;
+}
+
+StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const StageSplit& split,
+                                                std::int64_t rank) const noexcept {
+  const std::int64_t chunks = plan.pp * plan.vp;
+  RankPieces p;
+  for (std::int64_t v = 0; v < plan.vp; ++v) {
+    const std::int64_t chunk = v * plan.pp + rank;
+    const std::int64_t layers = layers_of_chunk(split, chunks, chunk);
+    std::int64_t dense = layers;
+    if (model_.is_moe()) {
+      // Leading dense layers sit in the first chunks, all of which but the first hold `middle` layers.
+      const std::int64_t before = chunk == 0 ? 0 : split.first + (chunk - 1) * split.middle;
+      dense = std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers);
+    }
+    p.dense_layers += d(dense);
+    p.moe_layers += d(layers - dense);
+  }
+  p.messages = plan.pp > 1 ? d(plan.vp) : 0;
+  p.embedding = rank == 0;
+  p.head = rank == plan.pp - 1;
+  return p;
+}
+
+StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
+                                    const StageSplit& split) const noexcept {
+  const std::int64_t m = plan.micro_batches(global_batch_);
+  const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
+  // First, second and last rank stand for all: the ends carry embedding and head, the others are alike.
+  struct Stage {
+    RankPieces pieces;
+    RankWork work;
+    std::int64_t rank;
+  };
+  std::array<Stage, 3> stages;
+  std::size_t count = 0;
+  auto add_stage = [&](const RankPieces& p, std::int64_t rank) { stages[count++] = {p, work(costs, p), rank}; };
+  add_stage(pieces_of_rank(plan, split, 0), 0);
+  if (plan.pp > 2) add_stage(pieces_of_rank(plan, split, 1), 1);
+  if (plan.pp > 1) add_stage(pieces_of_rank(plan, split, plan.pp - 1), plan.pp - 1);
+
+  const RankWork* slowest = &stages[0].work;
+  for (std::size_t i = 1; i < count; ++i) {
+    if (stages[i].work.total() > slowest->total()) slowest = &stages[i].work;
+  }
+  Seconds all = stages[0].work.total();
+  if (plan.pp > 1) {
+    all = work(costs, {d(model_.layers - model_.moe_layers()), d(model_.moe_layers()), d(plan.pp * plan.vp), true, true})
+              .total();
+  }
+  const Seconds hop = hop_time(plan, costs);
+  const StageTimes times{slowest->forward(), slowest->backward_input(), slowest->backward_weight(), all, hop};
+  const Seconds pipeline = pipeline_time(shape, times);
+
+  StepEstimate estimate;
+  estimate.breakdown = breakdown(*slowest, pipeline, m);
+  const Seconds drain = (slowest->backward_input() + slowest->backward_weight()) / d(plan.vp) + hop;
+  Seconds tail(-1);
+  Bytes most(-1);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Stage& stage = stages[i];
+    const Finish f = finish(plan, stage.pieces, stage.work, drain * d(stage.rank), m);
+    if (f.dp + f.optimizer > tail) {
+      tail = f.dp + f.optimizer;
+      estimate.breakdown.dp = f.dp;
+      estimate.breakdown.optimizer = f.optimizer;
+    }
+    const MemoryBreakdown need = memory(plan, costs, stage.pieces, d(in_flight(shape, stage.rank)));
+    if (need.total() > most) {
+      most = need.total();
+      estimate.memory = need;
+      estimate.memory_rank = stage.rank;
+    }
+  }
+  estimate.breakdown.dp += embedding_sync(plan);
+  estimate.time = estimate.breakdown.total();
+  return estimate;
+}
+
+double StepModel::tokens_per_s_per_gpu(Seconds step) const {
+  return d(global_batch_) * d(seq_len_) / step.v / d(cluster_.gpus());
+}
+
+double StepModel::mfu(Seconds step) const {
+  const double flops = 3 * model_.forward_flops_per_token(seq_len_);
+  return flops * tokens_per_s_per_gpu(step) / cluster_.gpu.peak(options_.precision).v;
+}
+
+}  // namespace copus

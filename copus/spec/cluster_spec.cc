@@ -1,0 +1,153 @@
+#include "copus/spec/cluster_spec.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "copus/base/text.h"
+#include "copus/spec/cluster_fields.h"
+
+namespace copus {
+namespace {
+
+constexpr std::array kPrecisions = {Precision::kBf16, Precision::kFp16, Precision::kFp8,
+                                    Precision::kFp32};
+
+// Keeps the first field that is out of its range.
+struct RangeCheck {
+  std::string prefix = {};
+  std::string error = {};
+
+  void number(std::string_view key, double value, double scale, double low, double high) {
+    // A value at a bound may come back a rounding error beyond it after the change of unit.
+    const double shown = value / scale;
+    const double slack = 1e-12;
+    if (std::isfinite(shown) && shown >= low * (1 - slack) && shown <= high * (1 + slack)) return;
+    keep(fmt::format("{}{}: got {}; want {} to {}", prefix, key, shown, low, high));
+  }
+  void integer(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value >= low && value <= high) return;
+    keep(fmt::format("{}{}: got {}; want {} to {}", prefix, key, value, low, high));
+  }
+  void boolean(std::string_view, bool) {}
+  void topology(std::string_view, LinkTopology) {}
+  void keep(std::string message) {
+    if (error.empty()) error = std::move(message);
+  }
+};
+
+// Names end up in one-line errors and in tables.
+void check_name(RangeCheck& check, std::string_view key, std::string_view name) {
+  bool printable = !name.empty() && name.size() <= 200;
+  for (const char c : name) printable = printable && static_cast<unsigned char>(c) >= 0x20;
+  if (!printable) {
+    check.keep(
+        fmt::format("{}: got {:?}; want 1 to 200 printable characters", key, name.substr(0, 40)));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Precision p) {
+  switch (p) {
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+    case Precision::kFp8:
+      return "fp8";
+    case Precision::kFp32:
+      return "fp32";
+  }
+  return "?";
+}
+
+Result<Precision> parse_precision(std::string_view text) {
+  for (const Precision p : kPrecisions) {
+    if (text == to_string(p)) return p;
+  }
+  return make_error("precision: got {:?}; want bf16, fp16, fp8 or fp32", text.substr(0, 40));
+}
+
+std::string_view to_string(LinkTopology t) {
+  switch (t) {
+    case LinkTopology::kSwitch:
+      return "switch";
+    case LinkTopology::kCubeMesh:
+      return "cube_mesh";
+    case LinkTopology::kMesh:
+      return "mesh";
+    case LinkTopology::kRing:
+      return "ring";
+    case LinkTopology::kPcie:
+      return "pcie";
+  }
+  return "?";
+}
+
+FlopsPerSec GpuSpec::peak(Precision p) const {
+  switch (p) {
+    case Precision::kBf16:
+      return peak_bf16;
+    case Precision::kFp16:
+      return peak_fp16;
+    case Precision::kFp8:
+      return peak_fp8;
+    case Precision::kFp32:
+      return peak_fp32;
+  }
+  return FlopsPerSec();
+}
+
+Result<void> check_precision(const GpuSpec& gpu, Precision p) {
+  if (gpu.peak(p).v > 0) return {};
+  std::vector<std::string> has;
+  for (const Precision q : kPrecisions) {
+    if (gpu.peak(q).v > 0) has.emplace_back(to_string(q));
+  }
+  return make_error("precision: got {}, which {} has no units for; want {}", to_string(p), gpu.name,
+                    join_or(has));
+}
+
+Result<void> ClusterSpec::validate() const {
+  RangeCheck check;
+  check_name(check, "name", name);
+  check_name(check, "gpu", gpu.name);
+  check.integer("nodes", nodes, 1, kMaxGpus);
+  check.integer("gpus_per_node", gpus_per_node, 1, kMaxGpus);
+  if (check.error.empty() && gpus() > kMaxGpus) {
+    check.keep(fmt::format("cluster: got {}x{} = {} GPUs; want at most {}", nodes, gpus_per_node,
+                           gpus(), kMaxGpus));
+  }
+  fields::visit_network(network, check);
+  if (nodes > 1 && !(network.node_bandwidth.v > 0)) {
+    check.keep(fmt::format("node_network_gbps: got 0; want the rate between the {} nodes, above 0",
+                           nodes));
+  }
+  fields::visit_gpu_essentials(gpu, check);
+  fields::visit_gpu_options(gpu, check);
+  fields::visit_gpu_surroundings(gpu, check);
+  check.prefix = "peak_tflops.";
+  fields::visit_peaks(gpu, check);
+  check.prefix = "efficiency.";
+  fields::visit_efficiency(gpu.efficiency, check);
+  bool computes = false;
+  for (const Precision p : kPrecisions) computes = computes || gpu.peak(p).v > 0;
+  if (!computes) check.keep("peak_tflops: got 0 for every precision; want one above 0");
+  if (!check.error.empty()) return Error{std::move(check.error)};
+  return {};
+}
+
+Result<ClusterSpec> cluster_of(const GpuSpec& gpu, std::int64_t nodes, std::int64_t gpus_per_node) {
+  ClusterSpec cluster;
+  cluster.nodes = nodes;
+  cluster.gpus_per_node = gpus_per_node == 0 ? gpu.gpus_per_node : gpus_per_node;
+  cluster.gpu = gpu;
+  cluster.network.node_bandwidth = gigabits_per_s(gpu.node_network_gbps);
+  cluster.name = fmt::format("{}x{}x{}", cluster.nodes, cluster.gpus_per_node, gpu.name);
+  COPUS_TRY_VOID(cluster.validate());
+  return cluster;
+}
+
+}  // namespace copus

@@ -67,6 +67,9 @@ struct GpuSpec {
   FlopsPerSec peak(Precision p) const;
 };
 
+// An error that names the precisions the GPU has, when it has no units for `p`.
+Result<void> check_precision(const GpuSpec& gpu, Precision p);
+
 struct NetworkSpec {
   BytesPerSec node_bandwidth;              // per node and direction, all cards together
   double efficiency = 0.85;                // share a large message reaches between two nodes

@@ -63,8 +63,4 @@ Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view opti
 Result<PartialPlan> plan_from_json(const Json& json, const std::string& where);
 Json plan_to_json(const ParallelPlan& plan);
 
-// Layers per chunk that balance the pipeline when the first stage carries `first_extra` and the last `last_extra`
-// layers' worth of other work. pp entries, each at least 0 and one in all; the sum is `layers`.
-std::vector<std::int64_t> balanced_split(std::int64_t layers, std::int64_t pp, double first_extra, double last_extra);
-
 }  // namespace copus

@@ -1,0 +1,334 @@
+#include "copus/tuner/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+using Int = std::int64_t;
+
+std::vector<Int> divisors(Int n) {
+  std::vector<Int> small, large;
+  for (Int i = 1; i * i <= n; ++i) {
+    if (n % i != 0) continue;
+    small.push_back(i);
+    if (i != n / i) large.push_back(n / i);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
+// A point of the space: a plan whose uneven split is still four numbers.
+struct Candidate {
+  ParallelPlan plan;
+  StageSplit split;
+  bool equal = true;
+  Seconds time = Seconds(std::numeric_limits<double>::infinity());
+};
+
+bool fits(const StepModel& model, const StepEstimate& estimate) {
+  return estimate.memory.total() <= model.capacity();
+}
+
+bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
+  return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp && a.dp == b.dp;
+}
+
+// The candidates worth keeping: the best of each layout, or the best of all. Near-ties keep the one found first, and the space is
+// walked from the simple to the complicated.
+class Shortlist {
+ public:
+  Shortlist(std::size_t size, bool variants) : size_(size), variants_(variants) { kept_.reserve(size + 1); }
+
+  // Nothing slower than this can enter.
+  Seconds bound() const {
+    return kept_.size() < size_ ? Seconds(std::numeric_limits<double>::infinity()) : kept_.back().time;
+  }
+
+  void offer(const Candidate& candidate) {
+    if (candidate.time >= bound()) return;
+    if (!variants_) {
+      for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+        if (!same_layout(it->plan, candidate.plan)) continue;
+        if (it->time <= candidate.time * (1 + 1e-6)) return;
+        kept_.erase(it);
+        break;
+      }
+    }
+    const auto place = std::upper_bound(kept_.begin(), kept_.end(), candidate.time * (1 + 1e-9),
+                                        [](Seconds t, const Candidate& c) { return t < c.time; });
+    kept_.insert(place, candidate);
+    if (kept_.size() > size_) kept_.pop_back();
+  }
+
+  const std::vector<Candidate>& kept() const { return kept_; }
+
+ private:
+  std::size_t size_;
+  bool variants_;
+  std::vector<Candidate> kept_;
+};
+
+// Walks the space. Order of the loops: what ShapeCosts depends on outside, the rest inside.
+class Walk {
+ public:
+  Walk(const StepModel& model, const PartialPlan& fixed, Shortlist& shortlist)
+      : model_(model), spec_(model.model()), fixed_(fixed), shortlist_(shortlist), gpus_(model.cluster().gpus()) {}
+
+  void run() {
+    const std::vector<Int> gpu_divisors = divisors(gpus_);
+    const std::vector<Int> batch_divisors = divisors(model_.global_batch());
+    for (const Int tp : choices("tp", fixed_.plan.tp, gpu_divisors)) {
+      if (!tp_divides(tp)) continue;
+      for (const Int cp : choices("cp", fixed_.plan.cp, gpu_divisors)) {
+        if (gpus_ % (tp * cp) != 0 || (cp > 1 && model_.seq_len() % (2 * cp) != 0)) continue;
+        for (const Int ep : choices("ep", fixed_.plan.ep, expert_divisors())) {
+          for (const bool sp : {false, true}) {
+            if (!allowed("sp", fixed_.plan.sp, sp) || (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0))) continue;
+            for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+              if (!allowed("recompute", fixed_.plan.recompute, r)) continue;
+              plan_ = ParallelPlan{};
+              plan_.tp = tp;
+              plan_.cp = cp;
+              plan_.ep = ep;
+              plan_.sp = sp;
+              plan_.recompute = r;
+              for (const Int b : choices("micro_batch", fixed_.plan.micro_batch, batch_divisors)) {
+                plan_.micro_batch = b;
+                walk_pipelines(gpu_divisors);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  Int searched() const { return searched_; }
+  Int feasible() const { return feasible_; }
+  const Candidate& least_memory() const { return least_memory_; }
+  // Time that a plan out of memory would have had is of no use; only its memory is kept.
+  Bytes least_bytes() const { return least_bytes_; }
+
+ private:
+  template <typename T>
+  bool allowed(std::string_view field, T pinned, T value) const {
+    return !fixed_.has(field) || pinned == value;
+  }
+  std::vector<Int> choices(std::string_view field, Int pinned, const std::vector<Int>& all) const {
+    return fixed_.has(field) ? std::vector<Int>{pinned} : all;
+  }
+  std::vector<Int> expert_divisors() const { return spec_.is_moe() ? divisors(spec_.moe.experts) : std::vector<Int>{1}; }
+
+  bool tp_divides(Int tp) const {
+    if (spec_.heads % tp != 0 || spec_.hidden % tp != 0) return false;
+    if (spec_.kv_heads % tp != 0 && tp % spec_.kv_heads != 0) return false;
+    if (spec_.moe_layers() < spec_.layers && spec_.ffn % tp != 0) return false;
+    return !spec_.is_moe() || spec_.moe.expert_ffn % tp == 0;
+  }
+
+  void walk_pipelines(const std::vector<Int>& gpu_divisors) {
+    bool have_costs = false;
+    const Int rest = gpus_ / (plan_.tp * plan_.cp);
+    const Int batch = model_.global_batch();
+    for (const Int pp : gpu_divisors) {
+      if (!allowed("pp", fixed_.plan.pp, pp)) continue;
+      if (rest % pp != 0 || pp > spec_.layers) continue;
+      const Int dp = rest / pp;
+      if (!allowed("dp", fixed_.plan.dp, dp) || batch % (dp * plan_.micro_batch) != 0) continue;
+      if ((dp * plan_.cp) % plan_.ep != 0) continue;
+      plan_.pp = pp;
+      plan_.dp = dp;
+      if (!have_costs) {
+        costs_ = model_.shape_costs(plan_);
+        have_costs = true;
+      }
+      walk_schedules();
+    }
+  }
+
+  void walk_schedules() {
+    if (fixed_.has("split")) return walk_pinned_split();
+    const Int m = plan_.micro_batches(model_.global_batch());
+    const bool any_schedule = !fixed_.has("schedule");
+    if (any_schedule || fixed_.plan.schedule != ScheduleKind::kInterleaved) {
+      plan_.schedule = any_schedule ? ScheduleKind::k1F1B : fixed_.plan.schedule;
+      if (allowed<Int>("vp", fixed_.plan.vp, 1)) walk_splits(1);
+    }
+    if (plan_.pp > 1 && m % plan_.pp == 0 && (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved)) {
+      plan_.schedule = ScheduleKind::kInterleaved;
+      for (Int vp = 2; vp <= spec_.layers / plan_.pp; ++vp) {
+        if (allowed("vp", fixed_.plan.vp, vp)) walk_splits(vp);
+      }
+    }
+  }
+
+  // The equal split where there is one, and the balanced one where it differs and leaves no chunk without work.
+  void walk_splits(Int vp) {
+    plan_.vp = vp;
+    const Int chunks = plan_.pp * vp;
+    const bool divides = spec_.layers % chunks == 0;
+    if (divides) walk_zero(equal_split(spec_.layers, chunks), true);
+    if (chunks == 1) return;
+    const StageSplit balanced = model_.balanced(plan_, costs_);
+    const Int thinnest = balanced.middle - (balanced.thinner > 0 ? 1 : 0);
+    if (divides && balanced == equal_split(spec_.layers, chunks)) return;
+    if (chunks == 2 || thinnest > 0) walk_zero(balanced, false);
+  }
+
+  // A split given by hand has no short form: it is played out, once per ZeRO stage.
+  void walk_pinned_split() {
+    plan_.vp = fixed_.plan.vp;
+    plan_.schedule = fixed_.plan.schedule;
+    plan_.stage_layers = fixed_.plan.stage_layers;
+    for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
+      if (!zero_allowed()) continue;
+      if (!plan_.validate(spec_, model_.cluster(), model_.seq_len(), model_.global_batch())) continue;
+      consider(model_.predict(plan_), StageSplit{}, true);
+    }
+    plan_.stage_layers.clear();
+  }
+
+  bool zero_allowed() const {
+    if (!allowed("zero", fixed_.plan.zero, plan_.zero)) return false;
+    if (fixed_.has("zero")) return plan_.zero < 2 || plan_.pp == 1;
+    if (plan_.zero > 0 && plan_.dp * plan_.cp == 1) return false;
+    return plan_.zero < 2 || plan_.pp == 1;
+  }
+
+  void walk_zero(const StageSplit& split, bool equal) {
+    for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
+      if (zero_allowed()) consider(model_.closed_form(plan_, costs_, split), split, equal);
+    }
+  }
+
+  void consider(const StepEstimate& estimate, const StageSplit& split, bool equal) {
+    ++searched_;
+    const Bytes need = estimate.memory.total();
+    if (!(need <= model_.capacity())) {
+      if (feasible_ == 0 && (least_bytes_.v <= 0 || need < least_bytes_)) {
+        least_bytes_ = need;
+        least_memory_ = {plan_, split, equal, estimate.time};
+      }
+      return;
+    }
+    ++feasible_;
+    if (estimate.time < shortlist_.bound()) shortlist_.offer({plan_, split, equal, estimate.time});
+  }
+
+  const StepModel& model_;
+  const ModelSpec& spec_;
+  const PartialPlan& fixed_;
+  Shortlist& shortlist_;
+  Int gpus_;
+  ParallelPlan plan_;
+  ShapeCosts costs_;
+  Int searched_ = 0;
+  Int feasible_ = 0;
+  Candidate least_memory_;
+  Bytes least_bytes_;
+};
+
+RankedPlan play_out(const StepModel& model, const Candidate& candidate) {
+  RankedPlan ranked{candidate.plan, {}};
+  if (!candidate.equal) ranked.plan.stage_layers = expand(candidate.split, candidate.plan.pp * candidate.plan.vp);
+  ranked.estimate = model.predict(ranked.plan);
+  return ranked;
+}
+
+}  // namespace
+
+SearchResult search(const StepModel& model, const SearchRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  // A few more than are reported, since the timeline may reorder near-ties.
+  const auto top = static_cast<std::size_t>(std::max<Int>(1, request.top));
+  Shortlist shortlist(top + 6, request.variants);
+  Walk walk(model, request.fixed, shortlist);
+  walk.run();
+
+  SearchResult result;
+  result.searched = walk.searched();
+  result.feasible = walk.feasible();
+  for (const Candidate& candidate : shortlist.kept()) {
+    RankedPlan ranked = play_out(model, candidate);
+    if (fits(model, ranked.estimate)) result.plans.push_back(std::move(ranked));
+  }
+  std::stable_sort(result.plans.begin(), result.plans.end(), [](const RankedPlan& a, const RankedPlan& b) {
+    return a.estimate.time < b.estimate.time;
+  });
+  if (result.plans.size() > top) result.plans.resize(top);
+  if (result.plans.empty() && result.searched > 0) result.closest = play_out(model, walk.least_memory());
+  result.search_time = Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return result;
+}
+
+std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const PartialPlan& fixed) {
+  const ClusterSpec& cluster = model.cluster();
+  const Int gpus = cluster.gpus();
+  std::vector<std::pair<Int, Int>> layouts;  // (tp, pp), in the order in which the rule tries them
+  Int widest = 1;
+  for (const Int tp : divisors(gpus)) {
+    if (tp > cluster.gpus_per_node || model.model().heads % tp != 0) continue;
+    layouts.emplace_back(tp, 1);
+    widest = tp;
+  }
+  for (const Int pp : divisors(gpus / widest)) {
+    if (pp > 1) layouts.emplace_back(widest, pp);
+  }
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    if (fixed.has("recompute") && fixed.plan.recompute != recompute) {
+      if (recompute == Recompute::kFull) break;
+    }
+    for (const auto& [tp, pp] : layouts) {
+      SearchRequest request;
+      request.fixed = fixed;
+      request.top = 1;
+      ParallelPlan& p = request.fixed.plan;
+      auto pin = [&](const char* field, auto& slot, auto value) {
+        if (fixed.has(field)) return slot == value;
+        slot = value;
+        request.fixed.given.emplace_back(field);
+        return true;
+      };
+      if (!pin("tp", p.tp, tp) || !pin("pp", p.pp, pp)) continue;
+      if (!fixed.has("recompute")) pin("recompute", p.recompute, recompute);
+      if (!fixed.has("cp")) pin("cp", p.cp, Int{1});
+      if (!fixed.has("vp")) pin("vp", p.vp, Int{1});
+      if (!fixed.has("zero")) pin("zero", p.zero, gpus / (tp * pp) > 1 ? 1 : 0);
+      if (!fixed.has("sp")) pin("sp", p.sp, tp > 1);
+      SearchResult found = search(model, request);
+      if (!found.plans.empty()) return found.plans.front();
+    }
+  }
+  return std::nullopt;
+}
+
+std::string explain_difference(const RankedPlan& best, const RankedPlan& next) {
+  const StepBreakdown& a = best.estimate.breakdown;
+  const StepBreakdown& b = next.estimate.breakdown;
+  std::vector<std::pair<double, const char*>> parts = {
+      {(b.compute - a.compute).v, "compute"},       {(b.recompute - a.recompute).v, "recompute"},
+      {(b.tp - a.tp).v, "tensor-parallel traffic"}, {(b.cp - a.cp).v, "context-parallel traffic"},
+      {(b.ep - a.ep).v, "expert traffic"},          {(b.pipeline - a.pipeline).v, "pipeline bubble"},
+      {(b.dp - a.dp).v, "data-parallel traffic"},   {(b.optimizer - a.optimizer).v, "optimizer"}};
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
+  const double gain = next.estimate.time / best.estimate.time - 1;
+  std::string text = fmt::format("{} beats {} by {:.1f}%", short_name(best.plan), short_name(next.plan), 100 * gain);
+  std::string saved, paid;
+  for (const auto& [difference, name] : parts) {
+    if (std::abs(difference) < 0.001 * best.estimate.time.v) continue;
+    std::string& list = difference > 0 ? saved : paid;
+    list += fmt::format("{}{} on {}", list.empty() ? "" : ", ", human_seconds(std::abs(difference)), name);
+  }
+  if (!saved.empty()) text += ": saves " + saved;
+  if (!paid.empty()) text += (saved.empty() ? ": pays " : "; pays ") + paid;
+  return text;
+}
+
+}  // namespace copus

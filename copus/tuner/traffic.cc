@@ -1,0 +1,244 @@
+#include "copus/tuner/traffic.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "copus/spec/rank_grid.h"
+
+namespace copus {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+bool same_place(const Flow& a, const Flow& b) {
+  return std::tie(a.source, a.destination, a.dimension) ==
+         std::tie(b.source, b.destination, b.dimension);
+}
+
+// Collects the flows of one GPU after the other.
+class FlowBuilder {
+ public:
+  explicit FlowBuilder(std::vector<Flow>& flows) : flows_(flows) {}
+
+  void send(std::int64_t source, std::int64_t destination, Dimension dimension, Bytes bytes) {
+    if (source == destination || bytes.v <= 0) return;
+    flows_.push_back({static_cast<std::int32_t>(source), static_cast<std::int32_t>(destination),
+                      dimension, bytes});
+  }
+
+  // Orders and merges what was sent since the last call.
+  void finish_gpu() {
+    const auto begin = flows_.begin() + static_cast<std::ptrdiff_t>(finished_);
+    std::sort(begin, flows_.end(), [](const Flow& a, const Flow& b) {
+      return std::tie(a.destination, a.dimension) < std::tie(b.destination, b.dimension);
+    });
+    auto out = begin;
+    for (auto flow = begin; flow != flows_.end(); ++flow) {
+      if (out != begin && same_place(*(out - 1), *flow)) {
+        (out - 1)->bytes += flow->bytes;
+      } else {
+        *out++ = *flow;
+      }
+    }
+    flows_.erase(out, flows_.end());
+    finished_ = flows_.size();
+  }
+
+ private:
+  std::vector<Flow>& flows_;
+  std::size_t finished_ = 0;
+};
+
+// What a GPU of one pipeline stage sends in a step, all chunks and micro-batches together.
+struct StageVolume {
+  Bytes tp, cp;
+  Bytes ep_dispatch;           // the buffers of all dispatches, what stays included
+  Bytes to_next, to_previous;  // the stages around it, in a ring
+  Bytes dense_replicas, expert_replicas;
+};
+
+StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t stage) {
+  StageVolume sum;
+  const double micro_batches = d(plan.micro_batches(step.global_batch()));
+  const std::int64_t chunks = plan.pp * plan.vp;
+  for (std::int64_t chunk = stage; chunk < chunks; chunk += plan.pp) {
+    const ChunkVolume v = chunk_volume(step, plan, chunk);
+    sum.tp += v.sum().tp * micro_batches;
+    sum.cp += v.sum().cp * micro_batches;
+    sum.ep_dispatch += v.sum().ep * micro_batches;
+    if (chunk + 1 < chunks) sum.to_next += v.message * micro_batches;
+    if (chunk > 0) sum.to_previous += v.message * micro_batches;
+  }
+  const RankParams params = step.params(plan, step.pieces_of_rank(plan, stage));
+  const std::int64_t replicas = plan.dp * plan.cp;
+  auto in_step = [&](double count, std::int64_t ring) {
+    const ReplicaVolume v = replica_volume(step, plan, count, ring);
+    return v.reduce + v.gather + (v.per_forward + v.per_backward) * micro_batches;
+  };
+  sum.dense_replicas = in_step(params.dense, replicas);
+  sum.expert_replicas = in_step(params.expert, replicas / plan.ep);
+  return sum;
+}
+
+// The data-parallel ring, numbered as RankGrid does: cp fastest. Expert-parallel groups are its
+// consecutive blocks of ep; the replicas of an expert are ep apart.
+class Replicas {
+ public:
+  Replicas(const ParallelPlan& plan, const RankGrid& grid, Coordinates at)
+      : plan_(plan), grid_(grid), at_(at), index_(at.dp * plan.cp + at.cp) {}
+
+  std::int64_t index() const { return index_; }
+  std::int64_t size() const { return plan_.dp * plan_.cp; }
+  std::int64_t rank_at(std::int64_t index) const {
+    return grid_.rank_of({at_.tp, index % plan_.cp, index / plan_.cp % plan_.dp, at_.pp});
+  }
+  std::int64_t ahead(std::int64_t steps) const { return rank_at((index_ + steps) % size()); }
+
+ private:
+  const ParallelPlan& plan_;
+  const RankGrid& grid_;
+  Coordinates at_;
+  std::int64_t index_;
+};
+
+std::int64_t flow_estimate(const ParallelPlan& plan) { return plan.gpus() * (6 + plan.ep); }
+
+}  // namespace
+
+DimensionBytes Traffic::totals() const {
+  DimensionBytes sums{};
+  for (const Flow& flow : flows) of(sums, flow.dimension) += flow.bytes;
+  return sums;
+}
+
+Bytes Traffic::total() const {
+  Bytes sum;
+  for (const Flow& flow : flows) sum += flow.bytes;
+  return sum;
+}
+
+std::vector<double> dispatch_matrix(const std::vector<double>& shares, Bytes buffer) {
+  std::vector<double> matrix;
+  matrix.reserve(shares.size() * shares.size());
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    for (double share : shares) matrix.push_back(share * buffer.v);
+  }
+  return matrix;
+}
+
+Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan, double skew) {
+  const ModelSpec& model = step.model();
+  const ClusterSpec& cluster = step.cluster();
+  COPUS_TRY_VOID(plan.validate(model, cluster, step.seq_len(), step.global_batch()));
+  if (!(skew >= 0 && skew <= kMaxSkew)) {
+    return make_error("skew: got {}; want 0 (a balanced gate) to {}", skew, kMaxSkew);
+  }
+  if (flow_estimate(plan) > kMaxFlows) {
+    return make_error("cluster: {} GPUs with ep={} make about {} flows; want at most {}",
+                      plan.gpus(), plan.ep, flow_estimate(plan), kMaxFlows);
+  }
+
+  const RankGrid grid(plan);
+  std::vector<StageVolume> stages;
+  for (std::int64_t stage = 0; stage < plan.pp; ++stage) {
+    stages.push_back(stage_volume(step, plan, stage));
+  }
+  const bool routes = model.is_moe() && plan.ep > 1;
+  const std::vector<double> shares =
+      routes ? expert_rank_shares(model.moe, plan.ep, skew) : std::vector<double>{};
+  // Both ends hold a copy of the tied embedding and add up its gradient: an all-reduce of two.
+  const Bytes tied = tied_embedding_volume(step, plan);
+
+  Traffic traffic;
+  traffic.gpus = grid.size();
+  traffic.gpus_per_node = cluster.gpus_per_node;
+  traffic.flows.reserve(static_cast<std::size_t>(flow_estimate(plan)));
+  FlowBuilder builder(traffic.flows);
+  for (std::int64_t rank = 0; rank < grid.size(); ++rank) {
+    const Coordinates at = grid.coordinates_of(rank);
+    const StageVolume& volume = stages[static_cast<std::size_t>(at.pp)];
+    auto stage_at = [&](std::int64_t stage) {
+      return grid.rank_of({at.tp, at.cp, at.dp, stage % plan.pp});
+    };
+
+    const std::int64_t next_tp = grid.rank_of({(at.tp + 1) % plan.tp, at.cp, at.dp, at.pp});
+    const std::int64_t next_cp = grid.rank_of({at.tp, (at.cp + 1) % plan.cp, at.dp, at.pp});
+    builder.send(rank, next_tp, Dimension::kTp, volume.tp);
+    builder.send(rank, next_cp, Dimension::kCp, volume.cp);
+    builder.send(rank, stage_at(at.pp + 1), Dimension::kPp, volume.to_next);
+    builder.send(rank, stage_at(at.pp + plan.pp - 1), Dimension::kPp, volume.to_previous);
+    if (at.pp == 0 || at.pp == plan.pp - 1) {
+      builder.send(rank, stage_at(plan.pp - 1 - at.pp), Dimension::kEmbedding, tied);
+    }
+
+    const Replicas replicas(plan, grid, at);
+    builder.send(rank, replicas.ahead(1), Dimension::kDp, volume.dense_replicas);
+    builder.send(rank, replicas.ahead(plan.ep), Dimension::kDp, volume.expert_replicas);
+    if (routes) {
+      const std::int64_t block = replicas.index() / plan.ep * plan.ep;
+      const double own = shares[static_cast<std::size_t>(replicas.index() - block)];
+      for (std::int64_t j = 0; j < plan.ep; ++j) {
+        const double theirs = shares[static_cast<std::size_t>(j)];
+        // Out with the dispatch to their experts, and with the combine from ours.
+        builder.send(rank, replicas.rank_at(block + j), Dimension::kEp,
+                     volume.ep_dispatch * (theirs + own));
+      }
+    }
+    builder.finish_gpu();
+  }
+  return traffic;
+}
+
+Traffic grouped(const Traffic& traffic, std::int64_t gpus) {
+  Traffic groups;
+  groups.gpus = (traffic.gpus + gpus - 1) / gpus;
+  std::vector<Flow> flows = traffic.flows;
+  for (Flow& flow : flows) {
+    flow.source /= static_cast<std::int32_t>(gpus);
+    flow.destination /= static_cast<std::int32_t>(gpus);
+  }
+  std::sort(flows.begin(), flows.end(), [](const Flow& a, const Flow& b) {
+    return std::tie(a.source, a.destination, a.dimension) <
+           std::tie(b.source, b.destination, b.dimension);
+  });
+  for (const Flow& flow : flows) {
+    if (!groups.flows.empty() && same_place(groups.flows.back(), flow)) {
+      groups.flows.back().bytes += flow.bytes;
+    } else {
+      groups.flows.push_back(flow);
+    }
+  }
+  return groups;
+}
+
+LinkLoads link_loads(const Traffic& traffic, const ClusterSpec& cluster) {
+  const auto gpus = static_cast<std::size_t>(traffic.gpus);
+  const auto per_node = static_cast<std::size_t>(traffic.gpus_per_node);
+  const std::size_t nodes = (gpus + per_node - 1) / per_node;
+  std::vector<Bytes> gpu_out(gpus), gpu_in(gpus), node_out(nodes), node_in(nodes);
+  for (const Flow& flow : traffic.flows) {
+    const auto from = static_cast<std::size_t>(flow.source);
+    const auto to = static_cast<std::size_t>(flow.destination);
+    const bool inside = from / per_node == to / per_node;
+    (inside ? gpu_out[from] : node_out[from / per_node]) += flow.bytes;
+    (inside ? gpu_in[to] : node_in[to / per_node]) += flow.bytes;
+  }
+  auto summarise = [](const std::vector<Bytes>& loads, BytesPerSec rate) {
+    LinkLoad load;
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      load.mean += loads[i] / static_cast<double>(loads.size());
+      if (loads[i] > load.worst * (1 + 1e-9)) {  // of equals the first, whatever the rounding
+        load.worst = loads[i];
+        load.worst_at = static_cast<std::int64_t>(i);
+      }
+    }
+    if (rate.v > 0) load.time = load.worst / rate;
+    return load;
+  };
+  const BytesPerSec link = cluster.gpu.link_bandwidth;
+  const BytesPerSec network = cluster.network.node_bandwidth;
+  return {summarise(gpu_out, link), summarise(gpu_in, link), summarise(node_out, network),
+          summarise(node_in, network)};
+}
+
+}  // namespace copus

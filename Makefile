@@ -1,0 +1,62 @@
+# The few commands a person types. The build itself is CMake's: see CMakePresets.json.
+
+# ccache where there is one. CMake reads this variable the first time that it configures a folder.
+ifneq ($(shell command -v ccache 2>/dev/null),)
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+endif
+
+DEPS := scripts/install_deps.sh
+FUZZ_SECONDS ?= 30
+# Tracked files, and new ones that git does not ignore.
+SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc')
+
+.PHONY: build test demo bench dev tsan tidy fuzz format format-check clean help
+
+build:  ## build/bin/copus (the default)
+	@$(DEPS)
+	cmake --preset release
+	cmake --build --preset release
+
+test: build  ## every test
+	ctest --preset release
+
+demo: build  ## plans a few training runs and shows where their time goes
+	scripts/demo.sh build/bin/copus
+
+bench: build  ## how fast prediction and search are
+	@for bench in build/bin/*_bench; do echo "== $$bench"; $$bench || exit 1; done
+
+dev:  ## build and test under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(DEPS)
+	cmake --preset dev
+	cmake --build --preset dev
+	ctest --preset dev
+
+tsan:  ## build and test under ThreadSanitizer
+	@$(DEPS)
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan
+
+tidy:  ## clang-tidy over every file; a finding is an error
+	@$(DEPS) clang clang-tidy
+	cmake --preset tidy
+	cmake --build --preset tidy
+
+fuzz:  ## fuzz the parsers for FUZZ_SECONDS (30)
+	@$(DEPS) clang
+	tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+format:  ## clang-format every C++ file in place
+	@$(DEPS) clang-format
+	clang-format -i $(SOURCES)
+
+format-check:  ## fail when clang-format would change a file
+	@$(DEPS) clang-format
+	clang-format --dry-run --Werror $(SOURCES)
+
+clean:  ## remove every build folder
+	rm -rf build
+
+help:  ## this list
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ {printf "  make %-14s %s\n", $$1, $$2}' Makefile

@@ -1,0 +1,182 @@
+#include "apps/copus/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "copus/base/text.h"
+#include "copus/interop/hf_config.h"
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kDefaultSeqLen = 4096;
+constexpr std::int64_t kDefaultGlobalBatch = 1024;
+constexpr std::int64_t kMaxSeqLen = 100'000'000;
+constexpr std::int64_t kMaxGlobalBatch = 1'000'000'000;
+
+struct Part {
+  char letter;
+  const char* key;
+  const char* text;
+  Seconds StepBreakdown::*field;
+};
+
+constexpr Part kParts[] = {
+    {'C', "compute_s", "compute", &StepBreakdown::compute},
+    {'R', "recompute_s", "recompute", &StepBreakdown::recompute},
+    {'T', "tp_comm_s", "tensor-parallel", &StepBreakdown::tp},
+    {'X', "cp_comm_s", "context-parallel", &StepBreakdown::cp},
+    {'E', "ep_comm_s", "expert-parallel", &StepBreakdown::ep},
+    {'P', "pipeline_s", "pipeline bubble", &StepBreakdown::pipeline},
+    {'D', "dp_comm_s", "data-parallel", &StepBreakdown::dp},
+    {'O', "optimizer_s", "optimizer", &StepBreakdown::optimizer},
+    {'.', "overhead_s", "fixed", &StepBreakdown::overhead},
+};
+
+}  // namespace
+
+void add_job_options(CLI::App& command, JobArgs& args) {
+  command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")->required();
+  command
+      .add_option("--cluster", args.cluster,
+                  "NODESxGPUSxGPU as in 4x8xH100-80GB-SXM, a catalog name, or a cluster file")
+      ->required();
+  command.add_option("--seq-len", args.seq_len,
+                     "tokens per sequence (default: the model's positions, at most 4096)");
+  command.add_option("--global-batch", args.global_batch, "sequences per step (default: 1024)");
+  command.add_option("--precision", args.precision, "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)");
+  command.add_option("--assume", args.assume,
+                     "what is assumed of the engine: name=value,… (see docs/cost-model.md)");
+  command.add_flag("--json", args.json, "print JSON");
+}
+
+Result<Job> load_job(const JobArgs& args) {
+  Job job;
+  COPUS_TRY(job.model, load_model(args.model));
+  COPUS_TRY(job.cluster, load_cluster(args.cluster));
+  job.seq_len = std::min(kDefaultSeqLen, job.model.max_positions);
+  if (!args.seq_len.empty()) {
+    COPUS_TRY(job.seq_len, parse_integer(args.seq_len, "--seq-len", 1, kMaxSeqLen));
+  }
+  if (job.model.positions == Positions::kLearned && job.seq_len > job.model.max_positions) {
+    return make_error("--seq-len: got {}; {} has learned positions for {} at most", job.seq_len, job.model.name,
+                      job.model.max_positions);
+  }
+  job.global_batch = kDefaultGlobalBatch;
+  if (!args.global_batch.empty()) {
+    COPUS_TRY(job.global_batch, parse_integer(args.global_batch, "--global-batch", 1, kMaxGlobalBatch));
+  }
+  job.options.precision =
+      job.cluster.gpu.peak(Precision::kBf16).v > 0 ? Precision::kBf16 : Precision::kFp16;
+  if (!args.precision.empty()) {
+    COPUS_TRY(job.options.precision, parse_precision(args.precision));
+  }
+  COPUS_TRY_VOID(check_precision(job.cluster.gpu, job.options.precision));
+  COPUS_TRY(job.options, apply_assumptions(job.options, args.assume));
+  return job;
+}
+
+Result<PartialPlan> load_partial_plan(const std::string& text, const char* option) {
+  if (text.find('=') != std::string::npos) return parse_plan_text(text, option);
+  if (text.empty()) return make_error("{}: got an empty plan; want name=value,… or the path of a plan.json", option);
+  COPUS_TRY(const Json json, read_json_file(text));
+  return plan_from_json(json, text);
+}
+
+Result<ParallelPlan> load_plan(const std::string& text, const Job& job) {
+  COPUS_TRY(PartialPlan partial, load_partial_plan(text, "--plan"));
+  ParallelPlan& plan = partial.plan;
+  if (!partial.has("dp")) {
+    const std::int64_t others = plan.tp * plan.cp * plan.pp;
+    if (others > job.cluster.gpus() || job.cluster.gpus() % others != 0) {
+      return make_error("plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the cluster's {} GPUs", others, plan.tp,
+                        plan.cp, plan.pp, job.cluster.gpus());
+    }
+    plan.dp = job.cluster.gpus() / others;
+  }
+  COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch));
+  return plan;
+}
+
+int report(const Error& error) {
+  fmt::print(stderr, "copus: error: {}\n", error.message);
+  return kBadInput;
+}
+
+Result<void> write_file(const std::string& path, const std::string& content) {
+  if (path == "-") {
+    std::fwrite(content.data(), 1, content.size(), stdout);
+    return {};
+  }
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  std::ofstream out(temporary, std::ios::binary);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  out.close();
+  std::error_code failed;
+  if (out) {
+    std::filesystem::rename(temporary, path, failed);
+    if (!failed) return {};
+  }
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  return make_error("{}: cannot be written{}; want a writable path with room for {}", path,
+                    failed ? " (" + failed.message() + ")" : "", human_bytes(static_cast<double>(content.size())));
+}
+
+Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
+  Json json;
+  json["step_time_s"] = estimate.time.v;
+  json["tokens_per_s_per_gpu"] = model.tokens_per_s_per_gpu(estimate.time);
+  json["mfu"] = model.mfu(estimate.time);
+  json["peak_mem_gib"] = to_gib(estimate.memory.total());
+  json["fits"] = estimate.memory.total() <= model.capacity();
+  Json& parts = json["breakdown"];
+  for (const Part& part : kParts) parts[part.key] = (estimate.breakdown.*part.field).v;
+  const MemoryBreakdown& m = estimate.memory;
+  json["memory"] = {{"weights_gib", to_gib(m.weights)},         {"gradients_gib", to_gib(m.gradients)},
+                    {"optimizer_gib", to_gib(m.optimizer)},     {"activations_gib", to_gib(m.activations)},
+                    {"logits_gib", to_gib(m.logits)},           {"buffers_gib", to_gib(m.buffers)},
+                    {"overhead_gib", to_gib(m.overhead)},       {"capacity_gib", to_gib(model.capacity())},
+                    {"pipeline_rank", estimate.memory_rank}};
+  return json;
+}
+
+std::string describe(const Job& job) {
+  const std::string network =
+      job.cluster.nodes > 1
+          ? fmt::format(", {:.0f} Gb/s per node", job.cluster.network.node_bandwidth / gigabits_per_s(1))
+          : "";
+  return fmt::format("{} ({} parameters) on {} ({} GPU{}{})\nbatch {} x {} tokens, {}", job.model.name,
+                     human_count(static_cast<double>(job.model.total_params())), job.cluster.name, job.cluster.gpus(),
+                     job.cluster.gpus() == 1 ? "" : "s", network, job.global_batch, job.seq_len,
+                     to_string(job.options.precision));
+}
+
+std::string time_bar(const StepBreakdown& breakdown, int width) {
+  // Largest remainders, so that the letters always fill the bar.
+  const double total = breakdown.total().v;
+  std::string bar;
+  double sum = 0;
+  for (const Part& part : kParts) {
+    sum += std::max(0.0, (breakdown.*part.field).v);
+    const auto upto = static_cast<std::size_t>(std::lround(sum / total * width));
+    if (upto > bar.size()) bar.append(upto - bar.size(), part.letter);
+  }
+  return bar;
+}
+
+std::string bar_legend() {
+  std::string legend;
+  for (const Part& part : kParts) legend += fmt::format("{}{} {}", legend.empty() ? "" : "  ", part.letter, part.text);
+  return legend;
+}
+
+}  // namespace copus

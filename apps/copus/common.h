@@ -1,0 +1,67 @@
+// What the subcommands share: the job's arguments, how they become specs, how errors and estimates are printed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "copus/base/json.h"
+#include "copus/base/result.h"
+#include "copus/cost/step.h"
+#include "copus/spec/cluster_spec.h"
+#include "copus/spec/model_spec.h"
+#include "copus/spec/parallel_plan.h"
+
+namespace copus {
+
+constexpr int kOk = 0;
+constexpr int kAnswerIsNo = 1;
+constexpr int kBadInput = 2;
+
+// Numbers stay text until load_job, so that a bad one gets our message, not a library's.
+struct JobArgs {
+  std::string model;
+  std::string cluster;
+  std::string seq_len;
+  std::string global_batch;
+  std::string precision;
+  std::string assume;
+  bool json = false;
+};
+
+struct Job {
+  ModelSpec model;
+  ClusterSpec cluster;
+  CostOptions options;
+  std::int64_t seq_len = 0;
+  std::int64_t global_batch = 0;
+};
+
+// Adds --model, --cluster, --seq-len, --global-batch, --precision, --assume and --json.
+void add_job_options(CLI::App& command, JobArgs& args);
+Result<Job> load_job(const JobArgs& args);
+
+// "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is left of the cluster.
+Result<ParallelPlan> load_plan(const std::string& text, const Job& job);
+Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
+
+// "copus: error: …" on standard error; returns kBadInput.
+int report(const Error& error);
+
+// Writes a whole file or none: to a temporary name first, then renamed. `path` may be "-" for standard output.
+Result<void> write_file(const std::string& path, const std::string& content);
+
+Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
+// "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.
+std::string describe(const Job& job);
+// The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().
+std::string time_bar(const StepBreakdown& breakdown, int width);
+std::string bar_legend();
+
+// One per subcommand file. The callback sets `exit_code`.
+void add_plan_command(CLI::App& app, int& exit_code);
+void add_predict_command(CLI::App& app, int& exit_code);
+void add_traffic_command(CLI::App& app, int& exit_code);
+void add_completion_command(CLI::App& app, int& exit_code);
+
+}  // namespace copus

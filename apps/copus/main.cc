@@ -1,0 +1,35 @@
+// copus: one subcommand per file; this one parses and dispatches.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "apps/copus/common.h"
+#include "copus/spec/catalog.h"
+
+int main(int argc, char** argv) {
+  if (const char* dir = std::getenv("COPUS_CATALOG")) copus::set_catalog_dir(dir);
+  int exit_code = copus::kOk;
+  CLI::App app{"Copus lays the training of an LLM out over a cluster."};
+  app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
+  app.require_subcommand(1);
+  app.footer("Example: copus plan --model llama-3-70b --cluster 64x8xH100-80GB-SXM --global-batch 1024");
+  copus::add_plan_command(app, exit_code);
+  copus::add_predict_command(app, exit_code);
+  copus::add_traffic_command(app, exit_code);
+  copus::add_completion_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::string message = error.what();
+    for (char& c : message) c = c == '\n' ? ' ' : c;
+    fmt::print(stderr, "copus: error: {} (copus --help shows how)\n", message);
+    return copus::kBadInput;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "copus: error: out of memory\n");
+    return copus::kBadInput;
+  }
+  return exit_code;
+}

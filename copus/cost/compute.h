@@ -1,0 +1,104 @@
+// Compute: a layer's operators on one rank, and what they cost.
+//
+// Each operator is the slower of its arithmetic, at a utilisation that falls for narrow shapes, and its memory traffic, plus the
+// launch of its kernels. docs/cost-model.md derives the formulas.
+#pragma once
+
+#include <cstdint>
+
+#include "copus/base/units.h"
+#include "copus/cost/collectives.h"
+#include "copus/cost/options.h"
+#include "copus/spec/cluster_spec.h"
+#include "copus/spec/model_spec.h"
+#include "copus/spec/parallel_plan.h"
+
+namespace copus {
+
+// What one rank sees of a layer: all that the per-layer cost depends on.
+struct LayerShape {
+  std::int64_t tp = 1;
+  std::int64_t cp = 1;
+  std::int64_t ep = 1;
+  std::int64_t micro_batch = 1;
+  std::int64_t seq_len = 1;
+  bool sp = false;
+  Recompute recompute = Recompute::kNone;
+};
+
+// Time of one piece of the model (a layer, the embedding, the head) for one micro-batch, by what it is spent on.
+struct PieceTime {
+  Seconds compute;  // operators and launches
+  Seconds tp;       // exposed tensor-parallel communication
+  Seconds cp;
+  Seconds ep;
+  Seconds pp;  // posting stage-to-stage messages
+
+  constexpr Seconds total() const { return compute + tp + cp + ep + pp; }
+  constexpr PieceTime& operator+=(const PieceTime& o) {
+    compute += o.compute;
+    tp += o.tp;
+    cp += o.cp;
+    ep += o.ep;
+    pp += o.pp;
+    return *this;
+  }
+  friend constexpr PieceTime operator+(PieceTime a, const PieceTime& b) { return a += b; }
+  friend constexpr PieceTime operator*(double k, const PieceTime& p) {
+    return {p.compute * k, p.tp * k, p.cp * k, p.ep * k, p.pp * k};
+  }
+};
+
+struct PieceCost {
+  PieceTime forward;
+  PieceTime backward_input;   // gradient of the input, without recompute
+  PieceTime backward_weight;  // gradient of the weights
+  PieceTime recompute;        // forward work repeated before the backward
+
+  constexpr PieceTime backward() const { return backward_input + backward_weight + recompute; }
+};
+
+struct LayerCosts {
+  PieceCost dense;      // a layer with the plain MLP
+  PieceCost moe;        // a layer with experts
+  PieceCost embedding;  // first stage
+  PieceCost head;       // last stage: final norm, vocabulary projection, loss
+};
+
+class ComputeModel {
+ public:
+  ComputeModel(const ModelSpec& model, const ClusterSpec& cluster, const CostOptions& options);
+
+  LayerCosts layer_costs(const LayerShape& shape) const noexcept;
+
+  // `count` matrix products of (m x k) by (k x n) in one launch.
+  Seconds matmul(double m, double n, double k, double count = 1) const noexcept;
+  // Element-wise work: bytes read and written, in `kernels` launches.
+  Seconds stream(Bytes bytes, double kernels = 1) const noexcept;
+
+  bool fused_attention() const { return fused_; }
+  double element_bytes() const { return element_; }
+
+ private:
+  struct Parts;  // an operator list's running sums
+  void attention_core(const LayerShape& shape, Seconds& forward, Seconds& backward) const noexcept;
+  void attention(const LayerShape& shape, PieceCost& cost) const noexcept;
+  void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;
+  void moe_mlp(const LayerShape& shape, PieceCost& cost) const noexcept;
+  void norm_and_residual(const LayerShape& shape, PieceCost& cost) const noexcept;
+  void tensor_parallel(const LayerShape& shape, double regions, PieceCost& cost) const noexcept;
+  void finish_layer(const LayerShape& shape, Seconds core_forward, PieceCost& cost) const noexcept;
+
+  const ModelSpec& model_;
+  CostOptions options_;
+  GpuEfficiency efficiency_;
+  CollectiveModel collectives_;
+  std::int64_t gpus_per_node_;
+  FlopsPerSec peak_;       // matrix products of the layers
+  FlopsPerSec wide_peak_;  // attention and vocabulary head: never below 16 bits
+  BytesPerSec memory_;
+  double element_;  // bytes of an activation
+  bool fused_;
+};
+
+}  // namespace copus

@@ -1,0 +1,117 @@
+#include "copus/cost/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+// One numeric option: how it is named, printed and bounded. `scale` turns the printed unit into the field's.
+struct NumberOption {
+  std::string name;
+  double low, high;
+  std::function<double&(CostOptions&)> field;
+  double scale;
+};
+
+const std::vector<NumberOption>& number_options() {
+  static const std::vector<NumberOption> options = {
+      {"grad_bytes", 0, 8, [](CostOptions& o) -> double& { return o.grad_bytes; }, 1},
+      {"optimizer_bytes", 0, 64, [](CostOptions& o) -> double& { return o.optimizer_bytes; }, 1},
+      {"overlap_contention", 0, 1, [](CostOptions& o) -> double& { return o.overlap_contention; }, 1},
+      {"exposed_bucket", 0, 1, [](CostOptions& o) -> double& { return o.exposed_bucket; }, 1},
+      {"tp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap; }, 1},
+      {"tp_skew_us", 0, 1e6, [](CostOptions& o) -> double& { return o.tp_skew.v; }, 1e-6},
+      {"cp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.cp_overlap; }, 1},
+      {"ep_overlap", 0, 1, [](CostOptions& o) -> double& { return o.ep_overlap; }, 1},
+      {"host_layer_forward_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
+      {"host_layer_backward_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_layer_backward.v; }, 1e-6},
+      {"hop_overhead_us", 0, 1e6, [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6},
+      {"step_overhead_ms", 0, 1e6, [](CostOptions& o) -> double& { return o.step_overhead.v; }, 1e-3},
+      {"fixed_memory_gib", 0, 1e3, [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB},
+      {"fragmentation", 0, 10, [](CostOptions& o) -> double& { return o.fragmentation; }, 1},
+  };
+  return options;
+}
+
+std::string_view to_string(AttentionKernel k) {
+  return k == AttentionKernel::kAuto ? "auto" : k == AttentionKernel::kFused ? "fused" : "unfused";
+}
+std::string_view to_string(GradOverlap g) {
+  return g == GradOverlap::kAuto ? "auto" : g == GradOverlap::kNone ? "none" : "last_backward";
+}
+
+Result<double> parse_number(std::string_view text, const NumberOption& option) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < option.low ||
+      value > option.high) {
+    return make_error("--assume {}: got {}; want a number from {} to {}", option.name, text, option.low, option.high);
+  }
+  return value;
+}
+
+}  // namespace
+
+Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text) {
+  if (text.empty()) return options;
+  for (const std::string_view item : split(text, ',')) {
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) return make_error("--assume: got '{}'; want name=value", item);
+    const std::string_view name = item.substr(0, equals), value = item.substr(equals + 1);
+    if (name == "attention") {
+      if (value == "auto") {
+        options.attention = AttentionKernel::kAuto;
+      } else if (value == "fused") {
+        options.attention = AttentionKernel::kFused;
+      } else if (value == "unfused") {
+        options.attention = AttentionKernel::kUnfused;
+      } else {
+        return make_error("--assume attention: got {}; want auto, fused or unfused", value);
+      }
+      continue;
+    }
+    if (name == "grad_overlap") {
+      if (value == "auto") {
+        options.grad_overlap = GradOverlap::kAuto;
+      } else if (value == "none") {
+        options.grad_overlap = GradOverlap::kNone;
+      } else if (value == "last_backward") {
+        options.grad_overlap = GradOverlap::kLastBackward;
+      } else {
+        return make_error("--assume grad_overlap: got {}; want auto, none or last_backward", value);
+      }
+      continue;
+    }
+    bool found = false;
+    for (const NumberOption& option : number_options()) {
+      if (option.name != name) continue;
+      COPUS_TRY(const double number, parse_number(value, option));
+      option.field(options) = number * option.scale;
+      found = true;
+    }
+    if (!found) {
+      std::vector<std::string> names = {"attention", "grad_overlap"};
+      for (const NumberOption& option : number_options()) names.push_back(option.name);
+      std::vector<std::string> near = nearest_names(name, names);
+      return make_error("--assume: got unknown option '{}'; want {}", name, join_or(near.empty() ? names : near));
+    }
+  }
+  return options;
+}
+
+Json options_to_json(const CostOptions& options) {
+  Json json;
+  json["precision"] = to_string(options.precision);
+  json["attention"] = to_string(options.attention);
+  json["grad_overlap"] = to_string(options.grad_overlap);
+  CostOptions copy = options;
+  for (const NumberOption& option : number_options()) json[option.name] = option.field(copy) / option.scale;
+  return json;
+}
+
+}  // namespace copus

@@ -1,0 +1,79 @@
+// CostOptions: what the model assumes of the training engine. Each is a named option with a default; the defaults are those of
+// Megatron-LM (fp32 gradients, reduction after the last backward pass unless the optimizer is sharded).
+//
+// On the command line: --assume attention=unfused,grad_overlap=none
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "copus/base/json.h"
+#include "copus/base/result.h"
+#include "copus/base/units.h"
+#include "copus/spec/cluster_spec.h"
+
+namespace copus {
+
+enum class AttentionKernel {
+  // Fused where the GPU has such a kernel and the model has no dropout: Megatron-LM's GPT recipe, the one with dropout, runs
+  // unfused unless asked.
+  kAuto,
+  kFused,    // flash attention: scores never reach memory
+  kUnfused,  // scores, softmax and dropout are separate kernels, scores are stored
+};
+
+// When data-parallel gradients are reduced.
+enum class GradOverlap {
+  kAuto,          // under the last backward when the optimizer is sharded (zero >= 1), after it otherwise
+  kNone,          // after the last backward pass
+  kLastBackward,  // bucket by bucket under the last micro-batch's backward pass
+};
+
+struct CostOptions {
+  Precision precision = Precision::kBf16;
+  AttentionKernel attention = AttentionKernel::kAuto;
+  GradOverlap grad_overlap = GradOverlap::kAuto;
+
+  // Per parameter; 0: FP32 accumulation as Megatron-LM does with BF16, two bytes with FP16.
+  double grad_bytes = 0;
+  double optimizer_bytes = 12;  // per parameter: FP32 master weights and Adam's two moments
+
+  // Share of a hidden transfer that still costs time, because it takes cores and memory bandwidth from the computation.
+  double overlap_contention = 0.2;
+  // Share of the gradients that are ready only when the backward pass ends (last bucket): never hidden.
+  double exposed_bucket = 0.05;
+  // Share of tensor-parallel communication hidden under computation (async TP); 0: all exposed.
+  double tp_overlap = 0;
+  // Waiting for the slowest peer and for the launch, at each exposed tensor-parallel collective.
+  Seconds tp_skew = microseconds(40);
+  // Share of context-parallel exchange that ring attention can hide under its own computation.
+  double cp_overlap = 0.8;
+  // Share of the expert all-to-all hidden under computation.
+  double ep_overlap = 0;
+
+  // The host issues kernels: a layer takes at least this long however small it is.
+  Seconds host_layer_forward = microseconds(400);
+  Seconds host_layer_backward = microseconds(500);
+  // A rank's own time around the pipeline messages of one forward or backward (posting, synchronising), beside their latency.
+  Seconds hop_overhead = microseconds(60);
+  // Once per step: data loading, loss averaging, clipping, logging.
+  Seconds step_overhead = microseconds(5000);
+
+  // Memory that no formula of ours names: CUDA context, NCCL buffers, library workspaces.
+  Bytes fixed_memory = gib(2.0);
+  // Allocator fragmentation, as a share of the activations.
+  double fragmentation = 0.05;
+};
+
+// Bytes per gradient element: the option, or its default for the precision.
+constexpr double gradient_bytes(const CostOptions& options) {
+  if (options.grad_bytes > 0) return options.grad_bytes;
+  return options.precision == Precision::kFp16 ? 2 : 4;
+}
+
+// Applies "name=value,name=value". The error names the option, the value and what would be right.
+Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text);
+// All options by name, as printed by predict --json.
+Json options_to_json(const CostOptions& options);
+
+}  // namespace copus

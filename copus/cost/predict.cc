@@ -1,0 +1,113 @@
+// StepModel::predict and play: the schedule played out action by action, stage by stage as they are.
+#include <algorithm>
+#include <vector>
+
+#include "copus/cost/rank_work.h"
+#include "copus/cost/step.h"
+
+namespace copus {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+// Beyond this many actions a timeline is not played to its end: the steady state repeats, so two shorter runs tell the rest.
+constexpr std::int64_t kMaxActions = 2'000'000;
+
+}  // namespace
+
+StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, std::int64_t chunk) const {
+  std::int64_t before = 0;
+  for (std::int64_t c = 0; c < chunk; ++c) before += plan.chunk_layers(c, model_);
+  const std::int64_t layers = plan.chunk_layers(chunk, model_);
+  const std::int64_t dense =
+      model_.is_moe() ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers) : layers;
+  RankPieces pieces;
+  pieces.dense_layers = d(dense);
+  pieces.moe_layers = d(layers - dense);
+  pieces.messages = plan.pp > 1 ? 1 : 0;
+  pieces.embedding = chunk == 0;
+  pieces.head = chunk == plan.pp * plan.vp - 1;
+  return pieces;
+}
+
+StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, std::int64_t rank) const {
+  RankPieces sum;
+  for (std::int64_t v = 0; v < plan.vp; ++v) {
+    const RankPieces p = pieces_of_chunk(plan, v * plan.pp + rank);
+    sum.dense_layers += p.dense_layers;
+    sum.moe_layers += p.moe_layers;
+    sum.messages += p.messages;
+    sum.embedding = sum.embedding || p.embedding;
+    sum.head = sum.head || p.head;
+  }
+  return sum;
+}
+
+StepTimeline StepModel::play(const ParallelPlan& plan, std::int64_t max_micro_batches) const {
+  const ShapeCosts costs = shape_costs(plan);
+  std::int64_t m = plan.micro_batches(global_batch_);
+  if (max_micro_batches > 0) m = std::min(m, max_micro_batches);
+  Result<Schedule> schedule = make_schedule(plan.schedule, plan.pp, plan.vp, m);
+  COPUS_CHECK(schedule.has_value());  // the plan was validated
+  StepTimeline step;
+  step.schedule = std::move(schedule).value();
+  for (std::int64_t c = 0; c < plan.pp * plan.vp; ++c) {
+    const RankWork w = work(costs, pieces_of_chunk(plan, c));
+    step.times.chunks.push_back({w.forward(), w.backward_input(), w.backward_weight()});
+  }
+  step.times.hop = hop_time(plan, costs);
+  step.timeline = run_timeline(step.schedule, step.times);
+  return step;
+}
+
+StepEstimate StepModel::predict(const ParallelPlan& plan) const {
+  const ShapeCosts costs = shape_costs(plan);
+  const std::int64_t m = plan.micro_batches(global_batch_);
+  const std::int64_t actions_each = 3 * plan.pp * plan.vp;
+  const std::int64_t cap = std::max<std::int64_t>(4, kMaxActions / actions_each / plan.pp) * plan.pp;
+
+  StepTimeline step = play(plan, cap);
+  Seconds pipeline = step.timeline.total;
+  if (m > cap) {
+    // The end of the last micro-batch moves by one period per micro-batch once the pipeline is full.
+    const Seconds shorter = play(plan, cap / 2 / plan.pp * plan.pp).timeline.total;
+    const double period_count = d(cap - cap / 2 / plan.pp * plan.pp);
+    pipeline += (step.timeline.total - shorter) * (d(m - cap) / period_count);
+  }
+
+  std::vector<RankPieces> pieces;
+  std::vector<RankWork> works;
+  std::size_t slowest = 0;
+  for (std::int64_t r = 0; r < plan.pp; ++r) {
+    pieces.push_back(pieces_of_rank(plan, r));
+    works.push_back(work(costs, pieces.back()));
+    if (works.back().total() > works[slowest].total()) slowest = works.size() - 1;
+  }
+
+  StepEstimate estimate;
+  estimate.breakdown = breakdown(works[slowest], pipeline, m);
+  const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
+  Seconds tail(-1);
+  Bytes most(-1);
+  for (std::size_t r = 0; r < pieces.size(); ++r) {
+    const Seconds slack = step.timeline.total - step.timeline.last_backward_end[r];
+    const Finish f = finish(plan, pieces[r], works[r], slack, m);
+    if (f.dp + f.optimizer > tail) {
+      tail = f.dp + f.optimizer;
+      estimate.breakdown.dp = f.dp;
+      estimate.breakdown.optimizer = f.optimizer;
+    }
+    const auto rank = static_cast<std::int64_t>(r);
+    const MemoryBreakdown need = memory(plan, costs, pieces[r], d(in_flight(shape, rank)));
+    if (need.total() > most) {
+      most = need.total();
+      estimate.memory = need;
+      estimate.memory_rank = rank;
+    }
+  }
+  estimate.breakdown.dp += embedding_sync(plan);
+  estimate.time = estimate.breakdown.total();
+  return estimate;
+}
+
+}  // namespace copus

@@ -1,0 +1,119 @@
+#include "copus/interop/megatron_args.h"
+
+#include <fmt/format.h>
+
+namespace copus {
+namespace {
+
+// Megatron-LM's layout language: E embedding, t a decoder layer, L the loss; stages separated by |.
+std::string pipeline_layout(const ParallelPlan& plan) {
+  std::string layout;
+  for (std::size_t i = 0; i < plan.stage_layers.size(); ++i) {
+    if (i > 0) layout += '|';
+    if (i == 0) layout += 'E';
+    layout.append(static_cast<std::size_t>(plan.stage_layers[i]), 't');
+    if (i + 1 == plan.stage_layers.size()) layout += 'L';
+  }
+  return layout;
+}
+
+void add_model(const ModelSpec& m, std::vector<std::string>& args) {
+  args.push_back(fmt::format("--num-layers {}", m.layers));
+  args.push_back(fmt::format("--hidden-size {}", m.hidden));
+  args.push_back(fmt::format("--ffn-hidden-size {}", m.ffn));
+  args.push_back(fmt::format("--num-attention-heads {}", m.heads));
+  if (m.mla.enabled) {
+    args.push_back("--multi-latent-attention");
+    if (m.mla.q_lora_rank > 0) args.push_back(fmt::format("--q-lora-rank {}", m.mla.q_lora_rank));
+    args.push_back(fmt::format("--kv-lora-rank {}", m.mla.kv_lora_rank));
+    args.push_back(fmt::format("--qk-head-dim {}", m.mla.qk_nope_head_dim));
+    args.push_back(fmt::format("--qk-pos-emb-head-dim {}", m.mla.qk_rope_head_dim));
+    args.push_back(fmt::format("--v-head-dim {}", m.mla.v_head_dim));
+  } else {
+    if (m.kv_heads != m.heads) {
+      args.push_back("--group-query-attention");
+      args.push_back(fmt::format("--num-query-groups {}", m.kv_heads));
+    }
+    if (m.head_dim * m.heads != m.hidden) args.push_back(fmt::format("--kv-channels {}", m.head_dim));
+  }
+  args.push_back(fmt::format("--max-position-embeddings {}", m.max_positions));
+  args.push_back(m.positions == Positions::kRope ? "--position-embedding-type rope"
+                                                 : "--position-embedding-type learned_absolute");
+  args.push_back(m.norm == Norm::kRmsNorm ? "--normalization RMSNorm" : "--normalization LayerNorm");
+  if (m.gated_mlp) args.push_back("--swiglu");
+  if (!m.mlp_bias) args.push_back("--disable-bias-linear");
+  if (m.qkv_bias && !m.mlp_bias) args.push_back("--add-qkv-bias");
+  if (m.qk_norm) args.push_back("--qk-layernorm");
+  if (!m.tied_embeddings) args.push_back("--untie-embeddings-and-output-weights");
+  if (m.is_moe()) {
+    args.push_back(fmt::format("--num-experts {}", m.moe.experts));
+    args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
+    args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
+    if (m.moe.shared_experts > 0) {
+      args.push_back(fmt::format("--moe-shared-expert-intermediate-size {}", m.moe.shared_experts * m.moe.expert_ffn));
+    }
+    if (m.moe.first_dense_layers > 0) {
+      args.push_back(fmt::format("--moe-layer-freq ([0]*{}+[1]*{})", m.moe.first_dense_layers, m.moe_layers()));
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan, std::int64_t seq_len,
+                                               std::int64_t global_batch, const CostOptions& options) {
+  if (plan.schedule == ScheduleKind::kGPipe || plan.schedule == ScheduleKind::kZeroBubble) {
+    return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved", to_string(plan.schedule));
+  }
+  std::vector<std::string> args;
+  add_model(model, args);
+  args.push_back(fmt::format("--seq-length {}", seq_len));
+  args.push_back(fmt::format("--tensor-model-parallel-size {}", plan.tp));
+  args.push_back(fmt::format("--pipeline-model-parallel-size {}", plan.pp));
+  if (!plan.stage_layers.empty()) {
+    args.push_back(fmt::format("--pipeline-model-parallel-layout {}", pipeline_layout(plan)));
+  } else if (plan.vp > 1) {
+    args.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.vp));
+  }
+  if (plan.cp > 1) args.push_back(fmt::format("--context-parallel-size {}", plan.cp));
+  if (plan.ep > 1) args.push_back(fmt::format("--expert-model-parallel-size {}", plan.ep));
+  // Experts are cut by tp as the dense layers are; Megatron-LM's own default, stated because it is often changed.
+  if (model.is_moe() && plan.tp > 1) args.push_back(fmt::format("--expert-tensor-parallel-size {}", plan.tp));
+  if (plan.sp) args.push_back("--sequence-parallel");
+  args.push_back(fmt::format("--micro-batch-size {}", plan.micro_batch));
+  args.push_back(fmt::format("--global-batch-size {}", global_batch));
+  if (plan.recompute == Recompute::kSelective) args.push_back("--recompute-granularity selective");
+  if (plan.recompute == Recompute::kFull) {
+    args.push_back("--recompute-granularity full");
+    args.push_back("--recompute-method uniform");
+    args.push_back("--recompute-num-layers 1");
+  }
+  const bool overlap = options.grad_overlap == GradOverlap::kLastBackward ||
+                       (options.grad_overlap == GradOverlap::kAuto && plan.zero >= 1);
+  if (plan.zero == 1) args.push_back("--use-distributed-optimizer");
+  if (plan.zero >= 2) {
+    args.push_back("--use-distributed-optimizer");
+    args.push_back("--use-megatron-fsdp");
+    args.push_back(fmt::format("--data-parallel-sharding-strategy {}",
+                               plan.zero == 2 ? "optim_grads" : "optim_grads_params"));
+  }
+  if (overlap) args.push_back("--overlap-grad-reduce");
+  if (overlap && plan.zero >= 1) args.push_back("--overlap-param-gather");
+  switch (options.precision) {
+    case Precision::kBf16:
+      args.push_back("--bf16");
+      break;
+    case Precision::kFp16:
+      args.push_back("--fp16");
+      break;
+    case Precision::kFp8:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format hybrid");
+      break;
+    case Precision::kFp32:
+      break;
+  }
+  return args;
+}
+
+}  // namespace copus

@@ -1,0 +1,160 @@
+#include "copus/tuner/traffic_volume.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace copus {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+// Width of the keys and values of one token on this GPU. Key-value heads are replicated when there
+// are fewer than tp; latent attention exchanges them after the up-projection.
+double kv_width(const ModelSpec& model, std::int64_t tp) {
+  if (model.mla.enabled) {
+    const MlaSpec& a = model.mla;
+    return d(model.heads) / d(tp) * d(a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim);
+  }
+  return 2 * std::max(1.0, d(model.kv_heads) / d(tp)) * d(model.head_dim);
+}
+
+double element_bytes(const StepModel& step) {
+  return step.options().precision == Precision::kFp32 ? 4 : 2;
+}
+
+}  // namespace
+
+std::string_view to_string(Dimension dimension) {
+  switch (dimension) {
+    case Dimension::kTp:
+      return "tp";
+    case Dimension::kCp:
+      return "cp";
+    case Dimension::kEp:
+      return "ep";
+    case Dimension::kPp:
+      return "pp";
+    case Dimension::kDp:
+      return "dp";
+    case Dimension::kEmbedding:
+      return "embedding";
+  }
+  return "?";
+}
+
+Bytes ring_pass(std::int64_t n, Bytes buffer) {
+  return n <= 1 ? Bytes(0) : buffer * (d(n - 1) / d(n));
+}
+
+std::int64_t chunk_moe_layers(const ModelSpec& model, const ParallelPlan& plan,
+                              std::int64_t chunk) {
+  std::int64_t first = 0;
+  for (std::int64_t c = 0; c < chunk; ++c) first += plan.chunk_layers(c, model);
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < plan.chunk_layers(chunk, model); ++i) {
+    count += model.layer_is_moe(first + i) ? 1 : 0;
+  }
+  return count;
+}
+
+ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t chunk) {
+  const ModelSpec& model = step.model();
+  ChunkVolume volume;
+  const double tokens = d(plan.micro_batch) * d(step.seq_len()) / d(plan.cp);
+  const double split_tokens = tokens / (plan.sp ? d(plan.tp) : 1.0);
+  const Bytes activation(tokens * d(model.hidden) * element_bytes(step));
+  const double layers = d(plan.chunk_layers(chunk, model));
+  const bool repeats_layers = plan.recompute == Recompute::kFull;
+
+  // Tensor parallelism, Shoeybi et al. 2019, section 3: attention and MLP each end a forward pass
+  // in an all-reduce, and a backward pass in another. Sequence parallelism (Korthikanti et al.
+  // 2022, section 4.2.2) makes each a reduce-scatter and an all-gather of the same volume, keeps
+  // only the split input of a column-parallel product, and so gathers it once more for its weights'
+  // gradient. Counted in ring passes, two of which are one all-reduce.
+  const double regather = plan.sp ? 1 : 0;
+  const bool is_first = chunk == 0;
+  const bool is_last = chunk == plan.pp * plan.vp - 1;
+  double forward = layers * 2 * 2;
+  double backward = layers * 2 * (2 + regather);
+  if (repeats_layers) volume.recompute.tp = ring_pass(plan.tp, activation) * forward;
+  // The vocabulary-parallel embedding adds up partial rows going forward, the head partial
+  // gradients going backward; with sequence parallelism each scatters there and gathers on the way
+  // back.
+  if (is_first) {
+    forward += plan.sp ? 1 : 2;
+    backward += plan.sp ? 1 : 0;
+  }
+  if (is_last) {
+    forward += plan.sp ? 1 : 0;
+    backward += plan.sp ? 1 + regather : 2;
+  }
+  volume.forward.tp = ring_pass(plan.tp, activation) * forward;
+  volume.backward.tp = ring_pass(plan.tp, activation) * backward;
+
+  // Ring attention, Liu et al. 2023: a block of keys and values visits cp-1 other ranks; in the
+  // backward pass its gradient travels with it.
+  const Bytes block(tokens * kv_width(model, plan.tp) * element_bytes(step));
+  volume.forward.cp = block * (layers * d(plan.cp - 1));
+  volume.backward.cp = volume.forward.cp * 2.0;
+  if (plan.recompute != Recompute::kNone) volume.recompute.cp = volume.forward.cp;
+
+  if (plan.ep > 1) {
+    volume.forward.ep =
+        Bytes(d(chunk_moe_layers(model, plan, chunk)) * d(model.moe.experts_per_token) *
+              split_tokens * d(model.hidden) * element_bytes(step));
+    volume.backward.ep = volume.forward.ep;
+    if (repeats_layers) volume.recompute.ep = volume.forward.ep;
+  }
+
+  volume.message = Bytes(split_tokens * d(model.hidden) * element_bytes(step));
+  return volume;
+}
+
+ReplicaVolume replica_volume(const StepModel& step, const ParallelPlan& plan, double params,
+                             std::int64_t ring) {
+  const Bytes grads = ring_pass(ring, Bytes(params * gradient_bytes(step.options())));
+  const Bytes weights = ring_pass(ring, Bytes(params * element_bytes(step)));
+  switch (plan.zero) {
+    case 0:
+      return {grads * 2.0, Bytes(0), Bytes(0), Bytes(0)};
+    case 1:
+      return {grads, weights, Bytes(0), Bytes(0)};
+    case 2:
+      return {Bytes(0), weights, Bytes(0), grads};
+    default:
+      return {Bytes(0), Bytes(0), weights, weights + grads};
+  }
+}
+
+Bytes tied_embedding_volume(const StepModel& step, const ParallelPlan& plan) {
+  const ModelSpec& model = step.model();
+  if (!model.tied_embeddings || plan.pp <= 1) return Bytes(0);
+  const Bytes gradient(d(model.vocab) * d(model.hidden) / d(plan.tp) *
+                       gradient_bytes(step.options()));
+  return ring_pass(2, gradient) * 2.0;
+}
+
+std::vector<double> expert_rank_shares(const MoeSpec& moe, std::int64_t ep, double skew) {
+  const auto experts = static_cast<std::size_t>(moe.experts);
+  const double limit = 1.0 / d(std::max<std::int64_t>(1, moe.experts_per_token));
+  std::vector<double> share(experts);
+  for (std::size_t i = 0; i < experts; ++i) share[i] = std::pow(static_cast<double>(i + 1), -skew);
+
+  // Shares fall with i, so the experts at the limit are the first ones. What those cannot take goes
+  // to the others, in proportion to what is left of the shares from each on.
+  std::vector<double> rest(share);
+  for (std::size_t i = experts; i-- > 1;) rest[i - 1] += rest[i];
+  double left = 1;
+  for (std::size_t i = 0; i < experts; ++i) {
+    share[i] = rest[i] > 0 ? std::min(limit, left * share[i] / rest[i]) : 0;
+    left -= share[i];
+  }
+
+  std::vector<double> by_rank(static_cast<std::size_t>(ep));
+  for (std::size_t i = 0; i < experts; ++i) {
+    by_rank[i * static_cast<std::size_t>(ep) / experts] += share[i];
+  }
+  return by_rank;
+}
+
+}  // namespace copus

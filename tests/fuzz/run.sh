@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds the fuzz target in build/fuzz and runs it for SECONDS (30) over the corpus beside this script. What it finds
+# and learns stays under build/fuzz. Exit 77: no clang++ with libFuzzer here, nothing was run.
+#   tests/fuzz/run.sh [SECONDS]
+set -euo pipefail
+
+seconds="${1:-30}"
+if ! [[ "$seconds" =~ ^[1-9][0-9]*$ ]]; then
+  echo "seconds: got '$seconds'; want a whole number of 1 or more" >&2
+  exit 2
+fi
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(cd "$here/../.." && pwd)"
+build="$root/build/fuzz"
+
+if ! command -v clang++ >/dev/null; then
+  echo "skipped: clang++ is not installed"
+  exit 77
+fi
+probe="$(mktemp -d)"
+trap 'rm -rf "$probe"' EXIT
+echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' >"$probe/probe.cc"
+if ! clang++ -fsanitize=fuzzer "$probe/probe.cc" -o "$probe/probe" 2>/dev/null; then
+  echo "skipped: clang++ has no libFuzzer (Debian: libclang-rt-dev)"
+  exit 77
+fi
+
+cd "$root"
+cmake --preset fuzz >"$probe/configure.log" || { cat "$probe/configure.log"; exit 1; }
+cmake --build "$build" --target fuzz_configs
+
+mkdir -p "$build/corpus"
+# 65536 bytes reach every branch of the parsers; 10 s on one input is a hang; 2 GiB is a leak.
+"$build/bin/fuzz_configs" "$build/corpus" "$here/corpus" -dict="$here/configs.dict" \
+  -max_total_time="$seconds" -max_len=65536 -timeout=10 \
+  -rss_limit_mb=2048 -artifact_prefix="$build/" -print_final_stats=1
