@@ -23,12 +23,13 @@ say "The best layout changes with the batch: Llama 3.2 3B on one node"
 show plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 --sweep-batch 16:512 \
   --fix zero=0,recompute=none
 
-plan=tp=4,pp=4,dp=4,micro_batch=1,zero=1,sp=1
+plan=tp=8,pp=4,micro_batch=1,zero=1,sp=1
 say "One layout, taken apart"
 show predict --model llama-3-70b --cluster 8x8xH100-80GB-SXM --seq-len 8192 --global-batch 128 --plan "$plan"
 
 say "Who talks to whom under that layout"
 show traffic --model llama-3-70b --cluster 8x8xH100-80GB-SXM --seq-len 8192 --global-batch 128 --plan "$plan"
 
-say "These are predictions; predictions against measured runs are not part of this demo."
+say "copus traffic --svg FILE draws it, copus predict --trace FILE writes the timeline for Perfetto."
+say "These are predictions. Measured runs to hold them against are not part of this demo."
 say "Training joins the demo when copus train exists."

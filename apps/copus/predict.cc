@@ -45,7 +45,7 @@ void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan
   std::vector<std::vector<std::string>> rows;
   for (const auto& [key, value] : json["breakdown"].items()) {
     const double seconds = value.get<double>();
-    if (seconds == 0) continue;
+    if (seconds < 1e-9) continue;  // also the rounding of a pipeline of one stage
     rows.push_back({key.substr(0, key.size() - 2), human_seconds(seconds), fmt::format("{:.1f}%", 100 * seconds / e.time.v)});
   }
   fmt::print("{}\n", format_table({"time", "seconds", "share"}, rows));

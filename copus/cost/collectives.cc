@@ -83,6 +83,10 @@ BytesPerSec CollectiveModel::rate(Collective op, GroupPlace group) const noexcep
   return group.per_node > 1 ? min(inside, outside) : outside;
 }
 
+double CollectiveModel::intensity(Collective op, GroupPlace group) const noexcept {
+  return group.size <= 1 ? 0 : std::min(1.0, rate(op, group) / link_);
+}
+
 Seconds CollectiveModel::time(Collective op, GroupPlace group, Bytes bytes) const noexcept {
   if (group.size <= 1 || bytes.v <= 0) return Seconds(0);
   const double n = static_cast<double>(group.size);

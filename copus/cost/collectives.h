@@ -34,6 +34,11 @@ class CollectiveModel {
   // One message to the rank at distance `stride` in the pipeline of `pp` stages: the mean over its hops.
   Seconds hop(std::int64_t pp, std::int64_t stride, Bytes bytes) const noexcept;
 
+  // How fast the group moves data, relative to the links inside a node: what a transfer takes from the computation beside it is in
+  // proportion, and a slow network takes next to nothing.
+  double intensity(Collective op, GroupPlace group) const noexcept;
+  Seconds time_at_link_rate(Bytes bytes) const noexcept { return bytes / link_; }
+
   // Rate at which one member of the group sends, after efficiencies, before latency.
   BytesPerSec rate(Collective op, GroupPlace group) const noexcept;
 

@@ -55,7 +55,7 @@ struct CostOptions {
   Seconds host_layer_forward = microseconds(400);
   Seconds host_layer_backward = microseconds(500);
   // A rank's own time around the pipeline messages of one forward or backward (posting, synchronising), beside their latency.
-  Seconds hop_overhead = microseconds(60);
+  Seconds hop_overhead = microseconds(120);
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 

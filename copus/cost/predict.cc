@@ -11,7 +11,7 @@ namespace {
 double d(std::int64_t n) { return static_cast<double>(n); }
 
 // Beyond this many actions a timeline is not played to its end: the steady state repeats, so two shorter runs tell the rest.
-constexpr std::int64_t kMaxActions = 2'000'000;
+constexpr std::int64_t kMaxActions = 150'000;
 
 }  // namespace
 
@@ -51,11 +51,11 @@ StepTimeline StepModel::play(const ParallelPlan& plan, std::int64_t max_micro_ba
   COPUS_CHECK(schedule.has_value());  // the plan was validated
   StepTimeline step;
   step.schedule = std::move(schedule).value();
+  step.times.hop = hop_time(plan, costs);
   for (std::int64_t c = 0; c < plan.pp * plan.vp; ++c) {
     const RankWork w = work(costs, pieces_of_chunk(plan, c));
     step.times.chunks.push_back({w.forward(), w.backward_input(), w.backward_weight()});
   }
-  step.times.hop = hop_time(plan, costs);
   step.timeline = run_timeline(step.schedule, step.times);
   return step;
 }
@@ -64,7 +64,7 @@ StepEstimate StepModel::predict(const ParallelPlan& plan) const {
   const ShapeCosts costs = shape_costs(plan);
   const std::int64_t m = plan.micro_batches(global_batch_);
   const std::int64_t actions_each = 3 * plan.pp * plan.vp;
-  const std::int64_t cap = std::max<std::int64_t>(4, kMaxActions / actions_each / plan.pp) * plan.pp;
+  const std::int64_t cap = std::max<std::int64_t>(2, kMaxActions / actions_each / plan.pp) * plan.pp;
 
   StepTimeline step = play(plan, cap);
   Seconds pipeline = step.timeline.total;

@@ -56,8 +56,14 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
   costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
-  costs.message = Bytes(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) *
-                        d(model_.hidden) / (plan.sp ? d(plan.tp) : 1.0));
+  // Each tensor-parallel rank sends its share. Without sequence parallelism the receivers then gather the whole inside the node
+  // (Narayanan et al. 2021, section 4.1).
+  const Bytes activation(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) * d(model_.hidden));
+  costs.message = activation / d(plan.tp);
+  if (!plan.sp) {
+    costs.gather =
+        collectives_.time(Collective::kAllGather, place_group(plan.tp, 1, cluster_.gpus_per_node), activation);
+  }
   return costs;
 }
 
@@ -74,7 +80,9 @@ RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) cons
 
 StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p) const noexcept {
   RankWork w;
-  w.cost.forward.pp = w.cost.backward_input.pp = options_.hop_overhead * p.messages;
+  // Posting a message, and the share of its transfer that computation beside it feels.
+  w.cost.forward.pp = w.cost.backward_input.pp =
+      (options_.hop_overhead + collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) * p.messages;
   auto add = [&w](double times, const PieceCost& piece) {
     w.cost.forward += times * piece.forward;
     w.cost.backward_input += times * piece.backward_input;
@@ -97,7 +105,7 @@ StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs
 
 Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
   if (plan.pp <= 1) return Seconds(0);
-  return collectives_.hop(plan.pp, plan.tp * plan.cp * plan.dp, costs.message);
+  return collectives_.hop(plan.pp, plan.tp * plan.cp * plan.dp, costs.message) + costs.gather;
 }
 
 Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
@@ -123,7 +131,9 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
                        (options_.grad_overlap == GradOverlap::kAuto && plan.zero >= 1);
   const Seconds backward_window = overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
   const Seconds forward_window = overlap ? rank.forward() : Seconds(0);
-  const double tail = options_.exposed_bucket, contention = options_.overlap_contention;
+  const double tail = options_.exposed_bucket;
+  const double contention =
+      options_.overlap_contention * collectives_.intensity(Collective::kReduceScatter, group);
   const double m = d(micro_batches);
 
   Finish f;
@@ -208,6 +218,7 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
                                     const StageSplit& split) const noexcept {
   const std::int64_t m = plan.micro_batches(global_batch_);
   const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
+  const Seconds hop = hop_time(plan, costs);
   // First, second and last rank stand for all: the ends carry embedding and head, the others are alike.
   struct Stage {
     RankPieces pieces;
@@ -225,13 +236,9 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   for (std::size_t i = 1; i < count; ++i) {
     if (stages[i].work.total() > slowest->total()) slowest = &stages[i].work;
   }
-  Seconds all = stages[0].work.total();
-  if (plan.pp > 1) {
-    all = work(costs, {d(model_.layers - model_.moe_layers()), d(model_.moe_layers()), d(plan.pp * plan.vp), true, true})
-              .total();
-  }
-  const Seconds hop = hop_time(plan, costs);
-  const StageTimes times{slowest->forward(), slowest->backward_input(), slowest->backward_weight(), all, hop};
+  auto chunk_times = [](const RankWork& w) { return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()}; };
+  const RankTimes times{chunk_times(stages[0].work), chunk_times(stages[count > 2 ? 1 : 0].work),
+                        chunk_times(stages[count - 1].work), hop};
   const Seconds pipeline = pipeline_time(shape, times);
 
   StepEstimate estimate;

@@ -46,7 +46,8 @@ struct StepEstimate {
 struct ShapeCosts {
   LayerCosts time;
   ActivationBytes activations;
-  Bytes message;  // activation passed between stages
+  Bytes message;   // activation that one rank passes to the next stage
+  Seconds gather;  // what its receivers then need to have it whole
 };
 
 // A played-out step: what the trace draws and the traffic pattern is read from.

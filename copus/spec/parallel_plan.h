@@ -13,6 +13,10 @@
 
 namespace copus {
 
+// A pipeline longer than these is refused: no engine has run one, and a schedule of it would fill memory.
+constexpr std::int64_t kMaxPipeline = 1024;
+constexpr std::int64_t kMaxChunks = 4096;  // pp*vp
+
 enum class Recompute { kNone, kSelective, kFull };
 enum class ScheduleKind { kGPipe, k1F1B, kInterleaved, kZeroBubble };
 

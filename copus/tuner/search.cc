@@ -138,7 +138,7 @@ class Walk {
     const Int batch = model_.global_batch();
     for (const Int pp : gpu_divisors) {
       if (!allowed("pp", fixed_.plan.pp, pp)) continue;
-      if (rest % pp != 0 || pp > spec_.layers) continue;
+      if (rest % pp != 0 || pp > spec_.layers || pp > kMaxPipeline) continue;
       const Int dp = rest / pp;
       if (!allowed("dp", fixed_.plan.dp, dp) || batch % (dp * plan_.micro_batch) != 0) continue;
       if ((dp * plan_.cp) % plan_.ep != 0) continue;
@@ -162,7 +162,7 @@ class Walk {
     }
     if (plan_.pp > 1 && m % plan_.pp == 0 && (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved)) {
       plan_.schedule = ScheduleKind::kInterleaved;
-      for (Int vp = 2; vp <= spec_.layers / plan_.pp; ++vp) {
+      for (Int vp = 2; vp <= spec_.layers / plan_.pp && vp * plan_.pp <= kMaxChunks; ++vp) {
         if (allowed("vp", fixed_.plan.vp, vp)) walk_splits(vp);
       }
     }

@@ -4,7 +4,7 @@
 #   tests/fuzz/run.sh [SECONDS]
 set -euo pipefail
 
-seconds="${1:-30}"
+seconds="${1:-20}"
 if ! [[ "$seconds" =~ ^[1-9][0-9]*$ ]]; then
   echo "seconds: got '$seconds'; want a whole number of 1 or more" >&2
   exit 2
