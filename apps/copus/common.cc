@@ -44,7 +44,8 @@ constexpr Part kParts[] = {
 }  // namespace
 
 void add_job_options(CLI::App& command, JobArgs& args) {
-  command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")->required();
+  command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")
+      ->required();
   command
       .add_option("--cluster", args.cluster,
                   "NODESxGPUSxGPU as in 4x8xH100-80GB-SXM, a catalog name, or a cluster file")
@@ -52,7 +53,8 @@ void add_job_options(CLI::App& command, JobArgs& args) {
   command.add_option("--seq-len", args.seq_len,
                      "tokens per sequence (default: the model's positions, at most 4096)");
   command.add_option("--global-batch", args.global_batch, "sequences per step (default: 1024)");
-  command.add_option("--precision", args.precision, "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)");
+  command.add_option("--precision", args.precision,
+                     "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)");
   command.add_option("--assume", args.assume,
                      "what is assumed of the engine: name=value,… (see docs/cost-model.md)");
   command.add_flag("--json", args.json, "print JSON");
@@ -67,12 +69,13 @@ Result<Job> load_job(const JobArgs& args) {
     COPUS_TRY(job.seq_len, parse_integer(args.seq_len, "--seq-len", 1, kMaxSeqLen));
   }
   if (job.model.positions == Positions::kLearned && job.seq_len > job.model.max_positions) {
-    return make_error("--seq-len: got {}; {} has learned positions for {} at most", job.seq_len, job.model.name,
-                      job.model.max_positions);
+    return make_error("--seq-len: got {}; {} has learned positions for {} at most", job.seq_len,
+                      job.model.name, job.model.max_positions);
   }
   job.global_batch = kDefaultGlobalBatch;
   if (!args.global_batch.empty()) {
-    COPUS_TRY(job.global_batch, parse_integer(args.global_batch, "--global-batch", 1, kMaxGlobalBatch));
+    COPUS_TRY(job.global_batch,
+              parse_integer(args.global_batch, "--global-batch", 1, kMaxGlobalBatch));
   }
   job.options.precision =
       job.cluster.gpu.peak(Precision::kBf16).v > 0 ? Precision::kBf16 : Precision::kFp16;
@@ -86,7 +89,9 @@ Result<Job> load_job(const JobArgs& args) {
 
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option) {
   if (text.find('=') != std::string::npos) return parse_plan_text(text, option);
-  if (text.empty()) return make_error("{}: got an empty plan; want name=value,… or the path of a plan.json", option);
+  if (text.empty())
+    return make_error("{}: got an empty plan; want name=value,… or the path of a plan.json",
+                      option);
   COPUS_TRY(const Json json, read_json_file(text));
   return plan_from_json(json, text);
 }
@@ -97,8 +102,9 @@ Result<ParallelPlan> load_plan(const std::string& text, const Job& job) {
   if (!partial.has("dp")) {
     const std::int64_t others = plan.tp * plan.cp * plan.pp;
     if (others > job.cluster.gpus() || job.cluster.gpus() % others != 0) {
-      return make_error("plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the cluster's {} GPUs", others, plan.tp,
-                        plan.cp, plan.pp, job.cluster.gpus());
+      return make_error(
+          "plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the cluster's {} GPUs", others,
+          plan.tp, plan.cp, plan.pp, job.cluster.gpus());
     }
     plan.dp = job.cluster.gpus() / others;
   }
@@ -128,7 +134,8 @@ Result<void> write_file(const std::string& path, const std::string& content) {
   std::error_code ignored;
   std::filesystem::remove(temporary, ignored);
   return make_error("{}: cannot be written{}; want a writable path with room for {}", path,
-                    failed ? " (" + failed.message() + ")" : "", human_bytes(static_cast<double>(content.size())));
+                    failed ? " (" + failed.message() + ")" : "",
+                    human_bytes(static_cast<double>(content.size())));
 }
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
@@ -141,22 +148,24 @@ Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
   Json& parts = json["breakdown"];
   for (const Part& part : kParts) parts[part.key] = (estimate.breakdown.*part.field).v;
   const MemoryBreakdown& m = estimate.memory;
-  json["memory"] = {{"weights_gib", to_gib(m.weights)},         {"gradients_gib", to_gib(m.gradients)},
-                    {"optimizer_gib", to_gib(m.optimizer)},     {"activations_gib", to_gib(m.activations)},
-                    {"logits_gib", to_gib(m.logits)},           {"buffers_gib", to_gib(m.buffers)},
-                    {"overhead_gib", to_gib(m.overhead)},       {"capacity_gib", to_gib(model.capacity())},
-                    {"pipeline_rank", estimate.memory_rank}};
+  json["memory"] = {
+      {"weights_gib", to_gib(m.weights)},     {"gradients_gib", to_gib(m.gradients)},
+      {"optimizer_gib", to_gib(m.optimizer)}, {"activations_gib", to_gib(m.activations)},
+      {"logits_gib", to_gib(m.logits)},       {"buffers_gib", to_gib(m.buffers)},
+      {"overhead_gib", to_gib(m.overhead)},   {"capacity_gib", to_gib(model.capacity())},
+      {"pipeline_rank", estimate.memory_rank}};
   return json;
 }
 
-std::string describe(const Job& job) {
+std::string describe(const Job& job, const std::string& batch) {
   const std::string network =
-      job.cluster.nodes > 1
-          ? fmt::format(", {:.0f} Gb/s per node", job.cluster.network.node_bandwidth / gigabits_per_s(1))
-          : "";
-  return fmt::format("{} ({} parameters) on {} ({} GPU{}{})\nbatch {} x {} tokens, {}", job.model.name,
-                     human_count(static_cast<double>(job.model.total_params())), job.cluster.name, job.cluster.gpus(),
-                     job.cluster.gpus() == 1 ? "" : "s", network, job.global_batch, job.seq_len,
+      job.cluster.nodes > 1 ? fmt::format(", {:.0f} Gb/s per node",
+                                          job.cluster.network.node_bandwidth / gigabits_per_s(1))
+                            : "";
+  return fmt::format("{} ({} parameters) on {} ({} GPU{}{})\n{} x {} tokens, {}", job.model.name,
+                     human_count(static_cast<double>(job.model.total_params())), job.cluster.name,
+                     job.cluster.gpus(), job.cluster.gpus() == 1 ? "" : "s", network,
+                     batch.empty() ? fmt::format("batch {}", job.global_batch) : batch, job.seq_len,
                      to_string(job.options.precision));
 }
 
@@ -175,7 +184,8 @@ std::string time_bar(const StepBreakdown& breakdown, int width) {
 
 std::string bar_legend() {
   std::string legend;
-  for (const Part& part : kParts) legend += fmt::format("{}{} {}", legend.empty() ? "" : "  ", part.letter, part.text);
+  for (const Part& part : kParts)
+    legend += fmt::format("{}{} {}", legend.empty() ? "" : "  ", part.letter, part.text);
   return legend;
 }
 

@@ -1,4 +1,5 @@
-// What the subcommands share: the job's arguments, how they become specs, how errors and estimates are printed.
+// What the subcommands share: the job's arguments, how they become specs, how errors and estimates
+// are printed.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -41,19 +42,22 @@ struct Job {
 void add_job_options(CLI::App& command, JobArgs& args);
 Result<Job> load_job(const JobArgs& args);
 
-// "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is left of the cluster.
+// "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is
+// left of the cluster.
 Result<ParallelPlan> load_plan(const std::string& text, const Job& job);
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
 
 // "copus: error: …" on standard error; returns kBadInput.
 int report(const Error& error);
 
-// Writes a whole file or none: to a temporary name first, then renamed. `path` may be "-" for standard output.
+// Writes a whole file or none: to a temporary name first, then renamed. `path` may be "-" for
+// standard output.
 Result<void> write_file(const std::string& path, const std::string& content);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
 // "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.
-std::string describe(const Job& job);
+// `batch` replaces "batch 1024" where there is no one batch.
+std::string describe(const Job& job, const std::string& batch = "");
 // The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().
 std::string time_bar(const StepBreakdown& breakdown, int width);
 std::string bar_legend();

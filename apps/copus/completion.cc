@@ -1,4 +1,5 @@
-// copus completion: a shell's completion script, written from the commands themselves so that it cannot fall behind.
+// copus completion: a shell's completion script, written from the commands themselves so that it
+// cannot fall behind.
 #include <fmt/format.h>
 
 #include <memory>
@@ -13,7 +14,8 @@ namespace {
 std::string flags_of(const CLI::App& command) {
   std::string flags;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags += (flags.empty() ? "--" : " --") + name;
+    for (const std::string& name : option->get_lnames())
+      flags += (flags.empty() ? "--" : " --") + name;
   }
   return flags;
 }
@@ -32,7 +34,8 @@ std::string bash_script(const CLI::App& app) {
   }
   return fmt::format(
       "_copus() {{\n"
-      "  local words previous=\"${{COMP_WORDS[COMP_CWORD-1]}}\" current=\"${{COMP_WORDS[COMP_CWORD]}}\"\n"
+      "  local words previous=\"${{COMP_WORDS[COMP_CWORD-1]}}\" "
+      "current=\"${{COMP_WORDS[COMP_CWORD]}}\"\n"
       "  case \"${{COMP_WORDS[1]}}\" in\n{}    *) words=\"{}\" ;;\n  esac\n"
       "  if [ \"$COMP_CWORD\" = 1 ]; then words=\"{} --help --version\"; fi\n"
       "  case \"$previous\" in\n"

@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Copus lays the training of an LLM out over a cluster."};
   app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
   app.require_subcommand(1);
-  app.footer("Example: copus plan --model llama-3-70b --cluster 64x8xH100-80GB-SXM --global-batch 1024");
+  app.footer(
+      "Example: copus plan --model llama-3-70b --cluster 64x8xH100-80GB-SXM --global-batch 1024");
   copus::add_plan_command(app, exit_code);
   copus::add_predict_command(app, exit_code);
   copus::add_traffic_command(app, exit_code);

@@ -24,7 +24,8 @@ struct PlanArgs {
   std::string emit;
 };
 
-std::vector<std::string> table_row(std::string label, const StepModel& model, const RankedPlan& entry) {
+std::vector<std::string> table_row(std::string label, const StepModel& model,
+                                   const RankedPlan& entry) {
   const StepEstimate& e = entry.estimate;
   return {std::move(label),
           short_name(entry.plan),
@@ -46,42 +47,53 @@ Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
 std::string why_nothing(const StepModel& model, const SearchResult& found) {
   if (!found.closest) {
     return fmt::format(
-        "no layout is possible: the batch of {} must be divided by dp*micro_batch, tp must divide {} heads, pp at most {} "
+        "no layout is possible: the batch of {} must be divided by dp*micro_batch, tp must divide "
+        "{} heads, pp at most {} "
         "layers, and what --fix pins must agree with that",
         model.global_batch(), model.model().heads, model.model().layers);
   }
   const RankedPlan& c = *found.closest;
-  return fmt::format("none of {} layouts fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}",
-                     found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()), to_gib(model.capacity()),
-                     c.estimate.memory_rank);
+  return fmt::format(
+      "none of {} layouts fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}",
+      found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()),
+      to_gib(model.capacity()), c.estimate.memory_rank);
 }
 
 void print_search(const Job& job, const StepModel& model, const SearchResult& found,
                   const std::optional<RankedPlan>& usual) {
   fmt::print("{}\n{} plans searched in {}, {} fit in {:.1f} GiB\n\n", describe(job), found.searched,
-             human_seconds(found.search_time.v), found.feasible, to_gib(model.capacity()));
+             human_seconds(found.search_time.v), found.feasible, to_gib(model.budget()));
   std::vector<std::vector<std::string>> rows;
-  for (const RankedPlan& entry : found.plans) rows.push_back(table_row(std::to_string(rows.size() + 1), model, entry));
+  for (const RankedPlan& entry : found.plans)
+    rows.push_back(table_row(std::to_string(rows.size() + 1), model, entry));
   fmt::print("{}\n{}\n\n",
-             format_table({"#", "<layout", "step", "tok/s/GPU", "MFU", "GiB", "<where the time goes"}, rows),
+             format_table(
+                 {"#", "<layout", "step", "tok/s/GPU", "MFU", "GiB", "<where the time goes"}, rows),
              bar_legend());
-  if (found.plans.size() > 1) fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
+  if (found.plans.size() > 1)
+    fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
   if (!usual) {
-    fmt::print("Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits.\n");
+    fmt::print(
+        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits.\n");
   } else if (usual->plan == found.plans[0].plan) {
-    fmt::print("Megatron-LM's usual rule (tp in the node, then pp, rest dp) picks the same plan.\n");
+    fmt::print(
+        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) picks the same plan.\n");
   } else {
-    fmt::print("Megatron-LM's usual rule (tp in the node, then pp, rest dp) would pick {}: {}, {:.2f}x as long.\n",
-               short_name(usual->plan), human_seconds(usual->estimate.time.v),
-               usual->estimate.time / found.plans[0].estimate.time);
+    fmt::print(
+        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) would pick {}: {}, {:.2f}x as "
+        "long.\n",
+        short_name(usual->plan), human_seconds(usual->estimate.time.v),
+        usual->estimate.time / found.plans[0].estimate.time);
   }
 }
 
 // "16:4096" -> 16, 32, …, 4096.
 Result<std::vector<std::int64_t>> parse_sweep(const std::string& text) {
   const std::vector<std::string_view> ends = split(text, ':');
-  if (ends.size() != 2) return make_error("--sweep-batch: got '{}'; want FROM:TO, as 16:4096", text);
-  COPUS_TRY(const std::int64_t from, parse_integer(ends[0], "--sweep-batch FROM", 1, 1'000'000'000));
+  if (ends.size() != 2)
+    return make_error("--sweep-batch: got '{}'; want FROM:TO, as 16:4096", text);
+  COPUS_TRY(const std::int64_t from,
+            parse_integer(ends[0], "--sweep-batch FROM", 1, 1'000'000'000));
   COPUS_TRY(const std::int64_t to, parse_integer(ends[1], "--sweep-batch TO", 1, 1'000'000'000));
   if (to < from) return make_error("--sweep-batch: got {}; want FROM <= TO", text);
   std::vector<std::int64_t> batches;
@@ -109,9 +121,10 @@ int run_sweep(const PlanArgs& args, const Job& job, const SearchRequest& request
       any = true;
       const RankedPlan& best = found.plans.front();
       rows.push_back(table_row(std::to_string(batch), model, best));
-      const std::string layout = fmt::format("{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp, best.plan.pp, best.plan.cp,
-                                             best.plan.ep);
-      if (!last_layout.empty() && layout != last_layout) rows.back().front() = "* " + rows.back().front();
+      const std::string layout = fmt::format("{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp,
+                                             best.plan.pp, best.plan.cp, best.plan.ep);
+      if (!last_layout.empty() && layout != last_layout)
+        rows.back().front() = "* " + rows.back().front();
       last_layout = layout;
       point.update(entry_to_json(model, best));
     }
@@ -120,9 +133,11 @@ int run_sweep(const PlanArgs& args, const Job& job, const SearchRequest& request
   if (args.job.json) {
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("{} (1024 replaced by each batch below)\n\n", describe(job));
+    fmt::print("{}\n\n", describe(job, "batch swept"));
     fmt::print("{}\n{}\n* the layout differs from that of the batch above\n",
-               format_table({"batch", "<best layout", "step", "tok/s/GPU", "MFU", "GiB", "<where the time goes"}, rows),
+               format_table({"batch", "<best layout", "step", "tok/s/GPU", "MFU", "GiB",
+                             "<where the time goes"},
+                            rows),
                bar_legend());
   }
   return any ? kOk : kAnswerIsNo;
@@ -163,8 +178,8 @@ int run(const PlanArgs& args) {
     return kAnswerIsNo;
   }
   if (!args.emit.empty()) {
-    const Result<std::vector<std::string>> flags =
-        megatron_args(job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
+    const Result<std::vector<std::string>> flags = megatron_args(
+        job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
     if (!flags) return report(flags.error());
     for (const std::string& flag : *flags) fmt::print("{}\n", flag);
     return kOk;
@@ -173,7 +188,8 @@ int run(const PlanArgs& args) {
   if (args.job.json) {
     Json json;
     json["plans"] = Json::array();
-    for (const RankedPlan& entry : found.plans) json["plans"].push_back(entry_to_json(model, entry));
+    for (const RankedPlan& entry : found.plans)
+      json["plans"].push_back(entry_to_json(model, entry));
     json["searched"] = found.searched;
     json["feasible"] = found.feasible;
     json["search_time_s"] = found.search_time.v;
@@ -190,15 +206,20 @@ int run(const PlanArgs& args) {
 
 void add_plan_command(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<PlanArgs>();
-  CLI::App* command = app.add_subcommand("plan", "Search the best layout for a model, a cluster and a batch");
+  CLI::App* command =
+      app.add_subcommand("plan", "Search the best layout for a model, a cluster and a batch");
   add_job_options(*command, args->job);
   command->add_option("--fix", args->fix, "pin parts of the plan: zero=0,cp=1");
   command->add_option("--top", args->top, "how many to print (default: 10)");
-  command->add_flag("--variants", args->variants, "rank every variant, not the best of each layout");
-  command->add_option("--sweep-batch", args->sweep_batch, "FROM:TO, doubling: the best layout at each batch");
-  command->add_option("--emit", args->emit, "megatron: print the best plan as Megatron-LM's launch flags");
+  command->add_flag("--variants", args->variants,
+                    "rank every variant, not the best of each layout");
+  command->add_option("--sweep-batch", args->sweep_batch,
+                      "FROM:TO, doubling: the best layout at each batch");
+  command->add_option("--emit", args->emit,
+                      "megatron: print the best plan as Megatron-LM's launch flags");
   command->footer(
-      "Example: copus plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 --sweep-batch 16:512 --fix "
+      "Example: copus plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 "
+      "--sweep-batch 16:512 --fix "
       "zero=0,recompute=none");
   command->callback([args, &exit_code] { exit_code = run(*args); });
 }

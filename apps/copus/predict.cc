@@ -19,7 +19,8 @@ struct PredictArgs {
 };
 
 // What would bring the worst rank under its capacity, the largest part first.
-std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan, const StepEstimate& estimate) {
+std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan,
+                            const StepEstimate& estimate) {
   const MemoryBreakdown& m = estimate.memory;
   const Bytes activations = m.activations + m.logits;
   std::string advice;
@@ -31,12 +32,15 @@ std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan, co
     advice = plan.zero == 0 && plan.dp * plan.cp > 1 ? "zero=1" : "more tp or pp";
   }
   return fmt::format(
-      "does not fit: pipeline rank {} needs {:.1f} GiB ({:.1f} state, {:.1f} activations and logits) of {:.1f}; try {}",
-      estimate.memory_rank, to_gib(m.total()), to_gib(m.weights + m.gradients + m.optimizer + m.buffers),
-      to_gib(activations), to_gib(model.capacity()), advice);
+      "does not fit: pipeline rank {} needs {:.1f} GiB ({:.1f} state, {:.1f} activations and "
+      "logits) of {:.1f}; try {}",
+      estimate.memory_rank, to_gib(m.total()),
+      to_gib(m.weights + m.gradients + m.optimizer + m.buffers), to_gib(activations),
+      to_gib(model.capacity()), advice);
 }
 
-void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan, const StepEstimate& e) {
+void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan,
+                const StepEstimate& e) {
   fmt::print("{}\nplan {}\n\n", describe(job), short_name(plan));
   fmt::print("step time {}   {:.0f} tokens/s/GPU   MFU {:.1f}%\n", human_seconds(e.time.v),
              model.tokens_per_s_per_gpu(e.time), 100 * model.mfu(e.time));
@@ -46,7 +50,8 @@ void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan
   for (const auto& [key, value] : json["breakdown"].items()) {
     const double seconds = value.get<double>();
     if (seconds < 1e-9) continue;  // also the rounding of a pipeline of one stage
-    rows.push_back({key.substr(0, key.size() - 2), human_seconds(seconds), fmt::format("{:.1f}%", 100 * seconds / e.time.v)});
+    rows.push_back({key.substr(0, key.size() - 2), human_seconds(seconds),
+                    fmt::format("{:.1f}%", 100 * seconds / e.time.v)});
   }
   fmt::print("{}\n", format_table({"time", "seconds", "share"}, rows));
   rows.clear();
@@ -55,7 +60,8 @@ void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan
     rows.push_back({key.substr(0, key.size() - 4), fmt::format("{:.2f}", value.get<double>())});
   }
   rows.push_back({"total", fmt::format("{:.2f}", to_gib(e.memory.total()))});
-  fmt::print("{}\n", format_table({fmt::format("memory of pipeline rank {}", e.memory_rank), "GiB"}, rows));
+  fmt::print("{}\n",
+             format_table({fmt::format("memory of pipeline rank {}", e.memory_rank), "GiB"}, rows));
   if (e.memory.total() <= model.capacity()) {
     fmt::print("fits: {:.1f} of {:.1f} GiB\n", to_gib(e.memory.total()), to_gib(model.capacity()));
   } else {
@@ -73,7 +79,8 @@ int run(const PredictArgs& args) {
   if (!args.trace.empty()) {
     const Result<std::string> trace = step_trace(model, *plan, estimate);
     if (!trace) return report(trace.error());
-    if (const Result<void> written = write_file(args.trace, *trace); !written) return report(written.error());
+    if (const Result<void> written = write_file(args.trace, *trace); !written)
+      return report(written.error());
   }
   if (args.job.json) {
     Json json;
@@ -83,7 +90,8 @@ int run(const PredictArgs& args) {
     fmt::print("{}\n", json.dump(2));
   } else {
     print_text(*job, model, *plan, estimate);
-    if (!args.trace.empty()) fmt::print("timeline written to {}; open it at ui.perfetto.dev\n", args.trace);
+    if (!args.trace.empty())
+      fmt::print("timeline written to {}; open it at ui.perfetto.dev\n", args.trace);
   }
   return kOk;
 }
@@ -92,16 +100,20 @@ int run(const PredictArgs& args) {
 
 void add_predict_command(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<PredictArgs>();
-  CLI::App* command = app.add_subcommand("predict", "Price one plan: time, memory and communication of a step");
+  CLI::App* command =
+      app.add_subcommand("predict", "Price one plan: time, memory and communication of a step");
   add_job_options(*command, args->job);
   command
       ->add_option("--plan", args->plan,
-                   "tp=2,pp=4,dp=1,cp=1,ep=1,vp=1,micro_batch=1,zero=1,recompute=none,sp=1 or a plan.json; dp defaults to "
+                   "tp=2,pp=4,dp=1,cp=1,ep=1,vp=1,micro_batch=1,zero=1,recompute=none,sp=1 or a "
+                   "plan.json; dp defaults to "
                    "what is left of the cluster")
       ->required();
-  command->add_option("--trace", args->trace, "write the step's timeline for Perfetto to this file");
+  command->add_option("--trace", args->trace,
+                      "write the step's timeline for Perfetto to this file");
   command->footer(
-      "Example: copus predict --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 --plan "
+      "Example: copus predict --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 "
+      "--plan "
       "tp=8,pp=4,zero=1,sp=1 --trace step.json");
   command->callback([args, &exit_code] { exit_code = run(*args); });
 }

@@ -29,19 +29,24 @@ const char* kind_name(ActionKind kind) {
   return "";
 }
 
-bool is_backward(ActionKind kind) { return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput; }
+bool is_backward(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
 
 }  // namespace
 
-Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan, const StepEstimate& estimate) {
+Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
+                               const StepEstimate& estimate) {
   const std::int64_t slices = plan.pp * plan.vp * plan.micro_batches(model.global_batch()) * 3;
   if (slices > kMaxSlices) {
-    return make_error("--trace: got a step of {} actions; want at most {}: trace a smaller --global-batch", slices,
-                      kMaxSlices);
+    return make_error(
+        "--trace: got a step of {} actions; want at most {}: trace a smaller --global-batch",
+        slices, kMaxSlices);
   }
   const StepTimeline step = model.play(plan);
   Trace trace;
-  trace.processes.push_back({1, fmt::format("{} on {}: {}", model.model().name, model.cluster().name, short_name(plan))});
+  trace.processes.push_back(
+      {1, fmt::format("{} on {}: {}", model.model().name, model.cluster().name, short_name(plan))});
 
   using Key = std::tuple<bool, std::int32_t, std::int32_t>;  // backward, chunk, micro-batch
   std::map<Key, std::size_t> spans;
@@ -51,13 +56,20 @@ Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
     trace.threads.push_back({1, thread, fmt::format("pipeline rank {}", r)});
     for (const TimedAction& timed : step.timeline.ranks[r]) {
       const Action& a = timed.action;
-      TraceSpan span{1, thread, fmt::format("{} {}", kind_name(a.kind), a.micro_batch), kind_name(a.kind), timed.start,
-                     timed.end - timed.start, nullptr};
+      TraceSpan span{1,
+                     thread,
+                     fmt::format("{} {}", kind_name(a.kind), a.micro_batch),
+                     kind_name(a.kind),
+                     timed.start,
+                     timed.end - timed.start,
+                     nullptr};
       span.args = {{"micro_batch", a.micro_batch}, {"chunk", a.chunk}};
-      if (a.kind != ActionKind::kBackwardWeight) spans[{is_backward(a.kind), a.chunk, a.micro_batch}] = trace.spans.size();
+      if (a.kind != ActionKind::kBackwardWeight)
+        spans[{is_backward(a.kind), a.chunk, a.micro_batch}] = trace.spans.size();
       trace.spans.push_back(std::move(span));
     }
-    // After the pipeline: what of the gradient reduction is visible, then the optimizer, on every rank alike.
+    // After the pipeline: what of the gradient reduction is visible, then the optimizer, on every
+    // rank alike.
     Seconds at = end;
     auto after = [&](const char* name, Seconds duration) {
       if (duration.v <= 0) return;

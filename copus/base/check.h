@@ -1,4 +1,5 @@
-// CHECK: a condition that only a bug can break. Never reachable from user input; input errors are Result<T>.
+// CHECK: a condition that only a bug can break. Never reachable from user input; input errors are
+// Result<T>.
 #pragma once
 
 #include <cstdio>

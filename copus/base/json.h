@@ -1,4 +1,5 @@
-// JSON in: bounded, typed, with errors that name the field. JSON out: nlohmann::ordered_json, in declaration order.
+// JSON in: bounded, typed, with errors that name the field. JSON out: nlohmann::ordered_json, in
+// declaration order.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxJsonBytes = std::size_t{4} * 1024 * 1024;
 constexpr int kMaxJsonDepth = 64;
 
-// Parses `text`. `where` names the source in errors (a file name). Refuses more than kMaxJsonBytes or deeper than
-// kMaxJsonDepth, duplicate keys in one object, and numbers that overflow a double.
+// Parses `text`. `where` names the source in errors (a file name). Refuses more than kMaxJsonBytes
+// or deeper than kMaxJsonDepth, duplicate keys in one object, and numbers that overflow a double.
 Result<Json> parse_json(std::string_view text, std::string_view where);
 
 // Reads and parses a file; the same limits, checked before the file is read into memory.
@@ -41,7 +42,8 @@ class FieldReader {
   std::string text(std::string_view key);
 
   // Optional reads: absent or null gives the fallback.
-  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low, std::int64_t high);
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low,
+                          std::int64_t high);
   double number_or(std::string_view key, double fallback, double low, double high);
   std::string text_or(std::string_view key, std::string fallback);
   bool boolean_or(std::string_view key, bool fallback);

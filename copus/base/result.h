@@ -27,7 +27,8 @@ Error make_error(fmt::format_string<Args...> format, Args&&... args) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool has_value() const { return state_.index() == 0; }
@@ -92,6 +93,5 @@ class [[nodiscard]] Result<void> {
   declaration = std::move(temporary).value()
 
 // COPUS_TRY_VOID(f()): returns f()'s error from the enclosing function, if there is one.
-#define COPUS_TRY_VOID(expression)                                      \
-  if (auto copus_try_void = (expression); !copus_try_void.has_value()) \
-  return copus_try_void.error()
+#define COPUS_TRY_VOID(expression) \
+  if (auto copus_try_void = (expression); !copus_try_void.has_value()) return copus_try_void.error()

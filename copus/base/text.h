@@ -1,4 +1,5 @@
-// Small text helpers: strict number parsing, nearest names for error messages, human-readable figures, tables.
+// Small text helpers: strict number parsing, nearest names for error messages, human-readable
+// figures, tables.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,15 @@
 
 namespace copus {
 
-// Strict decimal integer in [low, high]; the whole text must be the number. `field` names it in the error.
+// Strict decimal integer in [low, high]; the whole text must be the number. `field` names it in the
+// error.
 Result<std::int64_t> parse_integer(std::string_view text, std::string_view field, std::int64_t low,
                                    std::int64_t high);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 
-// Up to `count` of `names` nearest to `name` by edit distance (case-insensitive), nearest first. Names that are
-// nothing like it are left out.
+// Up to `count` of `names` nearest to `name` by edit distance (case-insensitive), nearest first.
+// Names that are nothing like it are left out.
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> names,
                                        std::size_t count = 3);
 
@@ -32,7 +34,8 @@ std::string human_seconds(double s);
 // 1.3e9 -> "1.21 GiB".
 std::string human_bytes(double bytes);
 
-// Right-aligned columns (the first and those whose header starts with '<' are left-aligned), two spaces apart.
+// Right-aligned columns (the first and those whose header starts with '<' are left-aligned), two
+// spaces apart.
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 

@@ -37,8 +37,12 @@ using FlopsPerSec = Quantity<struct FlopsPerSecTag>;
 
 constexpr Seconds operator/(Bytes amount, BytesPerSec rate) { return Seconds(amount.v / rate.v); }
 constexpr Seconds operator/(Flops amount, FlopsPerSec rate) { return Seconds(amount.v / rate.v); }
-constexpr BytesPerSec operator/(Bytes amount, Seconds time) { return BytesPerSec(amount.v / time.v); }
-constexpr FlopsPerSec operator/(Flops amount, Seconds time) { return FlopsPerSec(amount.v / time.v); }
+constexpr BytesPerSec operator/(Bytes amount, Seconds time) {
+  return BytesPerSec(amount.v / time.v);
+}
+constexpr FlopsPerSec operator/(Flops amount, Seconds time) {
+  return FlopsPerSec(amount.v / time.v);
+}
 constexpr Bytes operator*(BytesPerSec rate, Seconds time) { return Bytes(rate.v * time.v); }
 constexpr Flops operator*(FlopsPerSec rate, Seconds time) { return Flops(rate.v * time.v); }
 

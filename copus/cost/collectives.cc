@@ -34,7 +34,8 @@ CollectiveModel::CollectiveModel(const ClusterSpec& cluster)
       network_(cluster.network.node_bandwidth * cluster.network.efficiency),
       // Cards of at least 100 Gb/s, at most one per GPU: one flow cannot use more than one card.
       cards_(std::clamp<std::int64_t>(
-          std::llround(cluster.network.node_bandwidth / gigabits_per_s(100)), 1, cluster.gpus_per_node)),
+          std::llround(cluster.network.node_bandwidth / gigabits_per_s(100)), 1,
+          cluster.gpus_per_node)),
       network_latency_(cluster.network.latency),
       network_base_latency_(cluster.network.base_latency),
       scale_penalty_(cluster.network.scale_penalty) {}
@@ -44,13 +45,18 @@ double CollectiveModel::link_share(std::int64_t members) const noexcept {
   const double n = static_cast<double>(members);
   switch (topology_) {
     case LinkTopology::kSwitch:
-      // Two ranks have one ring where more have several: measured on A100, 188, 210 and 224 GB/s for 2, 4 and 8.
+      // Two ranks have one ring where more have several: measured on A100, 188, 210 and 224 GB/s
+      // for 2, 4 and 8.
       return 1.0 - 0.32 / n;
     case LinkTopology::kCubeMesh:
       // Six links a GPU, of which neighbours 0 and 1 share one, a quad four, the whole node all.
-      return members <= 2 ? 1.0 / 6 : members <= 4 ? 4.0 / 6 : members < gpus_per_node_ ? 2.0 / 6 : 1.0;
+      return members <= 2               ? 1.0 / 6
+             : members <= 4             ? 4.0 / 6
+             : members < gpus_per_node_ ? 2.0 / 6
+                                        : 1.0;
     case LinkTopology::kMesh:
-      return std::min(1.0, (n - 1) / static_cast<double>(std::max<std::int64_t>(1, gpus_per_node_ - 1)));
+      return std::min(1.0,
+                      (n - 1) / static_cast<double>(std::max<std::int64_t>(1, gpus_per_node_ - 1)));
     case LinkTopology::kRing:
       return members <= 2 ? 0.5 : 1.0;
     case LinkTopology::kPcie:
@@ -59,8 +65,9 @@ double CollectiveModel::link_share(std::int64_t members) const noexcept {
   return 1.0;
 }
 
-// A switch that adds sends each byte up once and down once, n+1 parts of n instead of a ring's 2(n-1): nothing gained for two
-// ranks, most for a whole node, which is where in_network_reduction is stated.
+// A switch that adds sends each byte up once and down once, n+1 parts of n instead of a ring's
+// 2(n-1): nothing gained for two ranks, most for a whole node, which is where in_network_reduction
+// is stated.
 double CollectiveModel::switch_gain(std::int64_t members) const noexcept {
   auto ideal = [](double n) { return 2 * (n - 1) / (n + 1); };
   const double whole = ideal(static_cast<double>(std::max<std::int64_t>(2, gpus_per_node_)));
@@ -69,12 +76,14 @@ double CollectiveModel::switch_gain(std::int64_t members) const noexcept {
 
 BytesPerSec CollectiveModel::rate(Collective op, GroupPlace group) const noexcept {
   const BytesPerSec inside = link_ * (group.per_node > 1 ? link_share(group.per_node) : 1.0);
-  if (group.nodes <= 1) return op == Collective::kAllReduce ? inside * switch_gain(group.size) : inside;
+  if (group.nodes <= 1)
+    return op == Collective::kAllReduce ? inside * switch_gain(group.size) : inside;
   const double share = static_cast<double>(group.per_node) / static_cast<double>(gpus_per_node_);
   const double scale = 1.0 + scale_penalty_ * log2_ceil(group.nodes);
   const BytesPerSec outside = network_ * (share / scale);
   if (op == Collective::kAllToAll) {
-    // Each member sends to its peers at once: what leaves the node is bounded by the card, the rest by the links.
+    // Each member sends to its peers at once: what leaves the node is bounded by the card, the rest
+    // by the links.
     const double peers = static_cast<double>(group.size - 1);
     const double leaving = static_cast<double>(group.size - group.per_node) / peers;
     const BytesPerSec own = outside / static_cast<double>(group.per_node);
@@ -100,11 +109,15 @@ Seconds CollectiveModel::time(Collective op, GroupPlace group, Bytes bytes) cons
   } else {
     latency += network_base_latency_;
     const double local = static_cast<double>(group.per_node - 1);
-    // Ring: one step per member. Tree: a level per doubling of the nodes, at the cost of some bandwidth; the library takes the
-    // faster, and has no tree for gathers and scatters, where steps between nodes are pipelined over the cards instead.
+    // Ring: one step per member. Tree: a level per doubling of the nodes, at the cost of some
+    // bandwidth; the library takes the faster, and has no tree for gathers and scatters, where
+    // steps between nodes are pipelined over the cards instead.
     const Seconds ring = passes * (nodes * network_latency_ + nodes * local * link_latency_);
-    const Seconds tree = passes * (log2_ceil(group.nodes) * network_latency_ + local * link_latency_);
-    latency += op == Collective::kAllReduce ? min(ring, tree) : op == Collective::kAllToAll ? tree : ring;
+    const Seconds tree =
+        passes * (log2_ceil(group.nodes) * network_latency_ + local * link_latency_);
+    latency += op == Collective::kAllReduce  ? min(ring, tree)
+               : op == Collective::kAllToAll ? tree
+                                             : ring;
   }
   return latency + wire / rate(op, group);
 }
@@ -115,8 +128,7 @@ Seconds CollectiveModel::hop(std::int64_t pp, std::int64_t stride, Bytes bytes) 
   const Seconds inside = link_latency_ + bytes / (link_ * link_share(2));
   // `stride` neighbours send across the same node boundary at once, each over at most one card.
   const double senders = static_cast<double>(std::min(stride, gpus_per_node_));
-  const BytesPerSec card =
-      min(network_ / senders, network_ / static_cast<double>(cards_));
+  const BytesPerSec card = min(network_ / senders, network_ / static_cast<double>(cards_));
   const Seconds outside = network_latency_ + link_latency_ + bytes / card;
   const double crossings = static_cast<double>(place.nodes - 1);
   const double hops = static_cast<double>(pp - 1);

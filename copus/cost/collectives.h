@@ -1,7 +1,8 @@
 // Time of one collective on the real topology.
 //
-// A group is described by where its members sit: how many share a node, over how many nodes it spreads. All groups of the same
-// kind communicate at the same time, so a group with k of a node's g GPUs has k/g of that node's network.
+// A group is described by where its members sit: how many share a node, over how many nodes it
+// spreads. All groups of the same kind communicate at the same time, so a group with k of a node's
+// g GPUs has k/g of that node's network.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +28,16 @@ class CollectiveModel {
  public:
   explicit CollectiveModel(const ClusterSpec& cluster);
 
-  // `bytes` is the whole buffer: for an all-gather and reduce-scatter the gathered size, for an all-to-all what one rank
-  // holds before it sends. Zero for a group of one.
+  // `bytes` is the whole buffer: for an all-gather and reduce-scatter the gathered size, for an
+  // all-to-all what one rank holds before it sends. Zero for a group of one.
   Seconds time(Collective op, GroupPlace group, Bytes bytes) const noexcept;
 
-  // One message to the rank at distance `stride` in the pipeline of `pp` stages: the mean over its hops.
+  // One message to the rank at distance `stride` in the pipeline of `pp` stages: the mean over its
+  // hops.
   Seconds hop(std::int64_t pp, std::int64_t stride, Bytes bytes) const noexcept;
 
-  // How fast the group moves data, relative to the links inside a node: what a transfer takes from the computation beside it is in
-  // proportion, and a slow network takes next to nothing.
+  // How fast the group moves data, relative to the links inside a node: what a transfer takes from
+  // the computation beside it is in proportion, and a slow network takes next to nothing.
   double intensity(Collective op, GroupPlace group) const noexcept;
   Seconds time_at_link_rate(Bytes bytes) const noexcept { return bytes / link_; }
 

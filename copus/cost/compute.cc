@@ -6,16 +6,18 @@
 namespace copus {
 namespace {
 
-// Head dimension and sequence length at which the fused attention kernel reaches half its rate: fitted to causal attention on
-// one H200 at head dimension 128, 1,024 to 16,384 tokens.
+// Head dimension and sequence length at which the fused attention kernel reaches half its rate:
+// fitted to causal attention on one H200 at head dimension 128, 1,024 to 16,384 tokens.
 constexpr double kAttentionHalfDim = 24;
 constexpr double kAttentionHalfLength = 200;
-// Head dimension at which the batched products of unfused attention reach half the rate of a large product.
+// Head dimension at which the batched products of unfused attention reach half the rate of a large
+// product.
 constexpr double kUnfusedHalfDim = 96;
 
 double d(std::int64_t n) { return static_cast<double>(n); }
 
-// Share of full utilisation at width x, half of it at `half`: flat where x is large, as measured products are.
+// Share of full utilisation at width x, half of it at `half`: flat where x is large, as measured
+// products are.
 double fall_off(double x, double half) { return x * x / (x * x + half * half); }
 
 // Tokens of one micro-batch on this rank, and those that norms and residuals see.
@@ -23,27 +25,33 @@ double tokens(const LayerShape& s) { return d(s.micro_batch) * d(s.seq_len) / d(
 double residual_tokens(const LayerShape& s) { return tokens(s) / (s.sp ? d(s.tp) : 1.0); }
 
 // Heads on this rank. Key-value heads are replicated when there are fewer than tp.
-double local_kv_heads(const ModelSpec& m, const LayerShape& s) { return std::max(1.0, d(m.kv_heads) / d(s.tp)); }
+double local_kv_heads(const ModelSpec& m, const LayerShape& s) {
+  return std::max(1.0, d(m.kv_heads) / d(s.tp));
+}
 
 }  // namespace
 
-ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster, const CostOptions& options)
+ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
+                           const CostOptions& options)
     : model_(model),
       options_(options),
       efficiency_(cluster.gpu.efficiency),
       collectives_(cluster),
       gpus_per_node_(cluster.gpus_per_node),
       peak_(cluster.gpu.peak(options.precision)),
-      wide_peak_(cluster.gpu.peak(options.precision == Precision::kFp8 ? Precision::kBf16 : options.precision)),
+      wide_peak_(cluster.gpu.peak(options.precision == Precision::kFp8 ? Precision::kBf16
+                                                                       : options.precision)),
       memory_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
       element_(options.precision == Precision::kFp32 ? 4 : 2),
       fused_(options.attention == AttentionKernel::kFused ||
-             (options.attention == AttentionKernel::kAuto && cluster.gpu.fused_attention && !model.dropout)) {}
+             (options.attention == AttentionKernel::kAuto && cluster.gpu.fused_attention &&
+              !model.dropout)) {}
 
 Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
   const double utilisation = efficiency_.matmul * fall_off(m, efficiency_.matmul_half_m) *
-                             fall_off(n, efficiency_.matmul_half_n) * fall_off(k, efficiency_.matmul_half_k);
+                             fall_off(n, efficiency_.matmul_half_n) *
+                             fall_off(k, efficiency_.matmul_half_k);
   const Seconds arithmetic = Flops(2 * m * n * k * count) / (peak_ * utilisation);
   const Seconds traffic = Bytes(element_ * (m * n + n * k + m * k) * count) / memory_;
   return max(arithmetic, traffic) + efficiency_.launch;
@@ -54,34 +62,41 @@ Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
 }
 
 // Scores, softmax and weighted sum over the causal half of the sequence.
-void ComputeModel::attention_core(const LayerShape& s, Seconds& forward, Seconds& backward) const noexcept {
+void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
+                                  Seconds& backward) const noexcept {
   const double heads = d(model_.heads) / d(s.tp);
-  const double qk_dim = model_.mla.enabled ? d(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim)
-                                           : d(model_.head_dim);
+  const double qk_dim = model_.mla.enabled
+                            ? d(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim)
+                            : d(model_.head_dim);
   const double v_dim = model_.mla.enabled ? d(model_.mla.v_head_dim) : d(model_.head_dim);
   const double queries = tokens(s);  // all sequences of the micro-batch
   const double pairs = queries * d(s.seq_len);
   if (fused_) {
-    // Forward: two products over the causal half. Backward: five (scores again, and four gradients), Dao 2023.
+    // Forward: two products over the causal half. Backward: five (scores again, and four
+    // gradients), Dao 2023.
     const Flops flops(2 * heads * pairs / 2 * (qk_dim + v_dim));
     const double depth = qk_dim / (qk_dim + kAttentionHalfDim);
     const double length = d(s.seq_len) / d(s.cp) / (d(s.seq_len) / d(s.cp) + kAttentionHalfLength);
     const FlopsPerSec rate = wide_peak_ * (depth * length);
-    const Bytes io(element_ * queries * (heads * (qk_dim + v_dim) + 2 * local_kv_heads(model_, s) * qk_dim));
-    forward = max(flops / (rate * efficiency_.attention_forward), io / memory_) + efficiency_.launch;
+    const Bytes io(element_ * queries *
+                   (heads * (qk_dim + v_dim) + 2 * local_kv_heads(model_, s) * qk_dim));
+    forward =
+        max(flops / (rate * efficiency_.attention_forward), io / memory_) + efficiency_.launch;
     backward = max(flops * 2.5 / (rate * efficiency_.attention_backward), io * 2.5 / memory_) +
                efficiency_.launch * 2;
     return;
   }
-  // Unfused: full (not causal) products by batched matmul, and passes over the stored scores: written by the product, read and
-  // written by the masked softmax, with dropout read, written and masked, read by the weighted sum.
+  // Unfused: full (not causal) products by batched matmul, and passes over the stored scores:
+  // written by the product, read and written by the masked softmax, with dropout read, written and
+  // masked, read by the weighted sum.
   const double sequences = d(s.micro_batch);
   const double rows = d(s.seq_len) / d(s.cp);
   const Bytes scores(heads * pairs);  // one byte per score
   const double passes = 4 * element_ + (model_.dropout ? 2 * element_ + 1 : 0);
   auto product = [&](double dim) {
     const FlopsPerSec rate = wide_peak_ * (efficiency_.matmul * dim / (dim + kUnfusedHalfDim));
-    const Bytes io(element_ * heads * sequences * (rows * d(s.seq_len) + (rows + d(s.seq_len)) * dim));
+    const Bytes io(element_ * heads * sequences *
+                   (rows * d(s.seq_len) + (rows + d(s.seq_len)) * dim));
     return max(Flops(2 * heads * pairs * dim) / rate, io / memory_) + efficiency_.launch;
   };
   const Seconds products = product(qk_dim) + product(v_dim);
@@ -124,7 +139,8 @@ void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcep
 void ComputeModel::dense_mlp(const LayerShape& s, double ffn, PieceCost& cost) const noexcept {
   const double t = tokens(s), h = d(model_.hidden), f = ffn / d(s.tp);
   const double in = model_.gated_mlp ? 2 * f : f;
-  cost.forward.compute += matmul(t, in, h) + matmul(t, h, f) + stream(Bytes(element_ * t * (in + f)));
+  cost.forward.compute +=
+      matmul(t, in, h) + matmul(t, h, f) + stream(Bytes(element_ * t * (in + f)));
   cost.backward_input.compute +=
       matmul(t, h, in) + matmul(t, f, h) + stream(Bytes(element_ * t * (2 * in + f)));
   cost.backward_weight.compute += matmul(h, in, t) + matmul(f, h, t);
@@ -134,7 +150,8 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
   const MoeSpec& moe = model_.moe;
   const double h = d(model_.hidden), tp = d(s.tp), ep = d(s.ep);
   const double t = tokens(s);
-  const double routed = t * d(moe.experts_per_token);  // rows that this rank's experts compute, balanced gate
+  const double routed =
+      t * d(moe.experts_per_token);  // rows that this rank's experts compute, balanced gate
   const double experts = d(moe.experts) / ep;
   const double rows = routed / experts;
   const double f = d(moe.expert_ffn) / tp;
@@ -144,46 +161,51 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
   cost.backward_input.compute += matmul(t, h, d(moe.experts)) + matmul(rows, h, in, experts) +
                                  matmul(rows, f, h, experts) +
                                  stream(Bytes(element_ * routed * (2 * in + f)));
-  cost.backward_weight.compute += matmul(h, d(moe.experts), t) + matmul(h, in, rows, experts) +
-                                  matmul(f, h, rows, experts);
+  cost.backward_weight.compute +=
+      matmul(h, d(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
   // Tokens are permuted to their experts and back: read and written twice each way.
   const Seconds permute = stream(Bytes(4 * element_ * routed * h), 6);
   cost.forward.compute += permute;
   cost.backward_input.compute += permute;
   if (moe.shared_experts > 0) dense_mlp(s, d(moe.shared_experts * moe.expert_ffn), cost);
 
-  // Dispatch and combine, each the other's transpose in the backward pass. Groups are blocks of ep in the dp*cp ranks.
+  // Dispatch and combine, each the other's transpose in the backward pass. Groups are blocks of ep
+  // in the dp*cp ranks.
   const GroupPlace group = place_group(s.ep, s.tp, gpus_per_node_);
   const Bytes buffer(element_ * routed * h / (s.sp ? tp : 1.0));
-  const Seconds exchange = 2 * (1 - options_.ep_overlap) *
-                           collectives_.time(Collective::kAllToAll, group, buffer);
+  const Seconds exchange =
+      2 * (1 - options_.ep_overlap) * collectives_.time(Collective::kAllToAll, group, buffer);
   cost.forward.ep += exchange;
   cost.backward_input.ep += exchange;
 }
 
 void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const noexcept {
   const double volume = element_ * residual_tokens(s) * d(model_.hidden);
-  // Norm: read, write. Residual add (with bias and dropout where there are any): two reads, one write, mask.
+  // Norm: read, write. Residual add (with bias and dropout where there are any): two reads, one
+  // write, mask.
   const double residual = 3 + (model_.dropout ? 0.5 : 0);
   cost.forward.compute += stream(Bytes(volume * (2 + residual)), 2) * 2.0;
   cost.backward_input.compute += stream(Bytes(volume * (4 + residual)), 3) * 2.0;
 }
 
-// `regions`: column-then-row-parallel pairs, each an all-reduce forward and one backward; with sequence parallelism a
-// reduce-scatter and an all-gather in its place.
-void ComputeModel::tensor_parallel(const LayerShape& s, double regions, PieceCost& cost) const noexcept {
+// `regions`: column-then-row-parallel pairs, each an all-reduce forward and one backward; with
+// sequence parallelism a reduce-scatter and an all-gather in its place.
+void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
+                                   PieceCost& cost) const noexcept {
   if (s.tp <= 1) return;
   const GroupPlace group = place_group(s.tp, 1, gpus_per_node_);
   const Bytes volume(element_ * tokens(s) * d(model_.hidden));
-  const Seconds one = s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
-                                 collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
-                           : collectives_.time(Collective::kAllReduce, group, volume) + options_.tp_skew;
+  const Seconds one =
+      s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
+                 collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
+           : collectives_.time(Collective::kAllReduce, group, volume) + options_.tp_skew;
   const Seconds exposed = one * (regions * (1 - options_.tp_overlap));
   cost.forward.tp += exposed;
   cost.backward_input.tp += exposed;
 }
 
-void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward, PieceCost& cost) const noexcept {
+void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
+                                PieceCost& cost) const noexcept {
   if (s.recompute == Recompute::kFull) {
     cost.recompute = cost.forward;
   } else if (s.recompute == Recompute::kSelective) {
@@ -196,7 +218,8 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward, Piece
     const GroupPlace group = place_group(s.cp, s.tp, gpus_per_node_);
     const Seconds pass = collectives_.time(Collective::kAllGather, group, block * d(s.cp));
     auto exposed = [&](Seconds transfer, Seconds core) {
-      return max(transfer - core * options_.cp_overlap, transfer * (1 - options_.cp_overlap) / d(s.cp));
+      return max(transfer - core * options_.cp_overlap,
+                 transfer * (1 - options_.cp_overlap) / d(s.cp));
     };
     cost.forward.cp = exposed(pass, core_forward);
     cost.backward_input.cp = exposed(pass * 2.0, core_forward * 2.5);
@@ -241,7 +264,8 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   costs.embedding.forward.compute = stream(Bytes(2 * element_ * t * h), 2);
   costs.embedding.backward_weight.compute = stream(Bytes((element_ + 4) * t * h), 2);
   tensor_parallel(s, 0.5, costs.embedding);
-  // Head: final norm, projection, and a cross-entropy that reads and writes FP32 logits; no full logits on a rank.
+  // Head: final norm, projection, and a cross-entropy that reads and writes FP32 logits; no full
+  // logits on a rank.
   const double v = d(model_.vocab) / tp;
   const Bytes logits(t * v);
   const FlopsPerSec head_rate = wide_peak_ / peak_ < 1 ? wide_peak_ : peak_;

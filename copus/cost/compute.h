@@ -1,7 +1,7 @@
 // Compute: a layer's operators on one rank, and what they cost.
 //
-// Each operator is the slower of its arithmetic, at a utilisation that falls for narrow shapes, and its memory traffic, plus the
-// launch of its kernels. docs/cost-model.md derives the formulas.
+// Each operator is the slower of its arithmetic, at a utilisation that falls for narrow shapes, and
+// its memory traffic, plus the launch of its kernels. docs/cost-model.md derives the formulas.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct LayerShape {
   Recompute recompute = Recompute::kNone;
 };
 
-// Time of one piece of the model (a layer, the embedding, the head) for one micro-batch, by what it is spent on.
+// Time of one piece of the model (a layer, the embedding, the head) for one micro-batch, by what it
+// is spent on.
 struct PieceTime {
   Seconds compute;  // operators and launches
   Seconds tp;       // exposed tensor-parallel communication

@@ -9,15 +9,17 @@ double d(std::int64_t n) { return static_cast<double>(n); }
 
 }  // namespace
 
-ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& options, bool fused_attention,
-                                 const LayerShape& s) noexcept {
+ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& options,
+                                 bool fused_attention, const LayerShape& s) noexcept {
   const double e = options.precision == Precision::kFp32 ? 4 : 2;
   const double tp = d(s.tp), h = d(model.hidden);
   const double t = d(s.micro_batch) * d(s.seq_len) / d(s.cp);
-  const double replicated = t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
+  const double replicated =
+      t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
   const double mask = model.dropout ? 1 : 0;
 
-  // Attention: norm input and output, q, k, v, the product of the core, dropout mask of the residual.
+  // Attention: norm input and output, q, k, v, the product of the core, dropout mask of the
+  // residual.
   const double kv_heads = std::max(1.0, d(model.kv_heads) / tp);
   const double heads = d(model.heads) / tp;
   double q = heads * d(model.head_dim), kv = 2 * kv_heads * d(model.head_dim), v_out = q;
@@ -61,12 +63,13 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   return bytes;
 }
 
-MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& plan, RankParams params,
-                             double layer_params) noexcept {
+MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& plan,
+                             RankParams params, double layer_params) noexcept {
   const bool full = options.precision == Precision::kFp32;
   const double weight_bytes = full ? 4 : 2;
   // FP32 training needs no master copy beside the weights.
-  const double optimizer_bytes = full ? std::max(0.0, options.optimizer_bytes - 4) : options.optimizer_bytes;
+  const double optimizer_bytes =
+      full ? std::max(0.0, options.optimizer_bytes - 4) : options.optimizer_bytes;
   const double replicas = d(plan.dp * plan.cp);
   const double expert_replicas = replicas / d(plan.ep);
   auto sharded = [&](bool on) {

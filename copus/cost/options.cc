@@ -10,7 +10,8 @@
 namespace copus {
 namespace {
 
-// One numeric option: how it is named, printed and bounded. `scale` turns the printed unit into the field's.
+// One numeric option: how it is named, printed and bounded. `scale` turns the printed unit into the
+// field's.
 struct NumberOption {
   std::string name;
   double low, high;
@@ -22,18 +23,24 @@ const std::vector<NumberOption>& number_options() {
   static const std::vector<NumberOption> options = {
       {"grad_bytes", 0, 8, [](CostOptions& o) -> double& { return o.grad_bytes; }, 1},
       {"optimizer_bytes", 0, 64, [](CostOptions& o) -> double& { return o.optimizer_bytes; }, 1},
-      {"overlap_contention", 0, 1, [](CostOptions& o) -> double& { return o.overlap_contention; }, 1},
+      {"overlap_contention", 0, 1, [](CostOptions& o) -> double& { return o.overlap_contention; },
+       1},
       {"exposed_bucket", 0, 1, [](CostOptions& o) -> double& { return o.exposed_bucket; }, 1},
       {"tp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap; }, 1},
       {"tp_skew_us", 0, 1e6, [](CostOptions& o) -> double& { return o.tp_skew.v; }, 1e-6},
       {"cp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.cp_overlap; }, 1},
       {"ep_overlap", 0, 1, [](CostOptions& o) -> double& { return o.ep_overlap; }, 1},
-      {"host_layer_forward_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
-      {"host_layer_backward_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_layer_backward.v; }, 1e-6},
+      {"host_layer_forward_us", 0, 1e6,
+       [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
+      {"host_layer_backward_us", 0, 1e6,
+       [](CostOptions& o) -> double& { return o.host_layer_backward.v; }, 1e-6},
       {"hop_overhead_us", 0, 1e6, [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6},
-      {"step_overhead_ms", 0, 1e6, [](CostOptions& o) -> double& { return o.step_overhead.v; }, 1e-3},
-      {"fixed_memory_gib", 0, 1e3, [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB},
+      {"step_overhead_ms", 0, 1e6, [](CostOptions& o) -> double& { return o.step_overhead.v; },
+       1e-3},
+      {"fixed_memory_gib", 0, 1e3, [](CostOptions& o) -> double& { return o.fixed_memory.v; },
+       kGiB},
       {"fragmentation", 0, 10, [](CostOptions& o) -> double& { return o.fragmentation; }, 1},
+      {"memory_margin", 0, 0.9, [](CostOptions& o) -> double& { return o.memory_margin; }, 1},
   };
   return options;
 }
@@ -48,9 +55,10 @@ std::string_view to_string(GradOverlap g) {
 Result<double> parse_number(std::string_view text, const NumberOption& option) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < option.low ||
-      value > option.high) {
-    return make_error("--assume {}: got {}; want a number from {} to {}", option.name, text, option.low, option.high);
+  if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < option.low || value > option.high) {
+    return make_error("--assume {}: got {}; want a number from {} to {}", option.name, text,
+                      option.low, option.high);
   }
   return value;
 }
@@ -61,7 +69,8 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
   if (text.empty()) return options;
   for (const std::string_view item : split(text, ',')) {
     const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) return make_error("--assume: got '{}'; want name=value", item);
+    if (equals == std::string_view::npos)
+      return make_error("--assume: got '{}'; want name=value", item);
     const std::string_view name = item.substr(0, equals), value = item.substr(equals + 1);
     if (name == "attention") {
       if (value == "auto") {
@@ -98,7 +107,8 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
       std::vector<std::string> names = {"attention", "grad_overlap"};
       for (const NumberOption& option : number_options()) names.push_back(option.name);
       std::vector<std::string> near = nearest_names(name, names);
-      return make_error("--assume: got unknown option '{}'; want {}", name, join_or(near.empty() ? names : near));
+      return make_error("--assume: got unknown option '{}'; want {}", name,
+                        join_or(near.empty() ? names : near));
     }
   }
   return options;
@@ -110,7 +120,8 @@ Json options_to_json(const CostOptions& options) {
   json["attention"] = to_string(options.attention);
   json["grad_overlap"] = to_string(options.grad_overlap);
   CostOptions copy = options;
-  for (const NumberOption& option : number_options()) json[option.name] = option.field(copy) / option.scale;
+  for (const NumberOption& option : number_options())
+    json[option.name] = option.field(copy) / option.scale;
   return json;
 }
 

@@ -1,5 +1,6 @@
-// CostOptions: what the model assumes of the training engine. Each is a named option with a default; the defaults are those of
-// Megatron-LM (fp32 gradients, reduction after the last backward pass unless the optimizer is sharded).
+// CostOptions: what the model assumes of the training engine. Each is a named option with a
+// default; the defaults are those of Megatron-LM (fp32 gradients, reduction after the last backward
+// pass unless the optimizer is sharded).
 //
 // On the command line: --assume attention=unfused,grad_overlap=none
 #pragma once
@@ -15,7 +16,8 @@
 namespace copus {
 
 enum class AttentionKernel {
-  // Fused where the GPU has such a kernel and the model has no dropout: Megatron-LM's GPT recipe, the one with dropout, runs
+  // Fused where the GPU has such a kernel and the model has no dropout: Megatron-LM's GPT recipe,
+  // the one with dropout, runs
   // unfused unless asked.
   kAuto,
   kFused,    // flash attention: scores never reach memory
@@ -24,8 +26,8 @@ enum class AttentionKernel {
 
 // When data-parallel gradients are reduced.
 enum class GradOverlap {
-  kAuto,          // under the last backward when the optimizer is sharded (zero >= 1), after it otherwise
-  kNone,          // after the last backward pass
+  kAuto,  // under the last backward when the optimizer is sharded (zero >= 1), after it otherwise
+  kNone,  // after the last backward pass
   kLastBackward,  // bucket by bucket under the last micro-batch's backward pass
 };
 
@@ -38,9 +40,11 @@ struct CostOptions {
   double grad_bytes = 0;
   double optimizer_bytes = 12;  // per parameter: FP32 master weights and Adam's two moments
 
-  // Share of a hidden transfer that still costs time, because it takes cores and memory bandwidth from the computation.
+  // Share of a hidden transfer that still costs time, because it takes cores and memory bandwidth
+  // from the computation.
   double overlap_contention = 0.2;
-  // Share of the gradients that are ready only when the backward pass ends (last bucket): never hidden.
+  // Share of the gradients that are ready only when the backward pass ends (last bucket): never
+  // hidden.
   double exposed_bucket = 0.05;
   // Share of tensor-parallel communication hidden under computation (async TP); 0: all exposed.
   double tp_overlap = 0;
@@ -54,15 +58,19 @@ struct CostOptions {
   // The host issues kernels: a layer takes at least this long however small it is.
   Seconds host_layer_forward = microseconds(400);
   Seconds host_layer_backward = microseconds(500);
-  // A rank's own time around the pipeline messages of one forward or backward (posting, synchronising), beside their latency.
+  // A rank's own time around the pipeline messages of one forward or backward (posting,
+  // synchronising), beside their latency.
   Seconds hop_overhead = microseconds(120);
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 
   // Memory that no formula of ours names: CUDA context, NCCL buffers, library workspaces.
-  Bytes fixed_memory = gib(2.0);
+  Bytes fixed_memory = gib(1.0);
   // Allocator fragmentation, as a share of the activations.
-  double fragmentation = 0.05;
+  double fragmentation = 0.08;
+  // Share of the GPU's memory that a search leaves free: the estimate is not exact enough to fill
+  // it.
+  double memory_margin = 0.04;
 };
 
 // Bytes per gradient element: the option, or its default for the precision.

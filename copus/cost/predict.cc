@@ -1,4 +1,5 @@
-// StepModel::predict and play: the schedule played out action by action, stage by stage as they are.
+// StepModel::predict and play: the schedule played out action by action, stage by stage as they
+// are.
 #include <algorithm>
 #include <vector>
 
@@ -10,17 +11,20 @@ namespace {
 
 double d(std::int64_t n) { return static_cast<double>(n); }
 
-// Beyond this many actions a timeline is not played to its end: the steady state repeats, so two shorter runs tell the rest.
+// Beyond this many actions a timeline is not played to its end: the steady state repeats, so two
+// shorter runs tell the rest.
 constexpr std::int64_t kMaxActions = 150'000;
 
 }  // namespace
 
-StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, std::int64_t chunk) const {
+StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
+                                                 std::int64_t chunk) const {
   std::int64_t before = 0;
   for (std::int64_t c = 0; c < chunk; ++c) before += plan.chunk_layers(c, model_);
   const std::int64_t layers = plan.chunk_layers(chunk, model_);
   const std::int64_t dense =
-      model_.is_moe() ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers) : layers;
+      model_.is_moe() ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers)
+                      : layers;
   RankPieces pieces;
   pieces.dense_layers = d(dense);
   pieces.moe_layers = d(layers - dense);
@@ -64,12 +68,14 @@ StepEstimate StepModel::predict(const ParallelPlan& plan) const {
   const ShapeCosts costs = shape_costs(plan);
   const std::int64_t m = plan.micro_batches(global_batch_);
   const std::int64_t actions_each = 3 * plan.pp * plan.vp;
-  const std::int64_t cap = std::max<std::int64_t>(2, kMaxActions / actions_each / plan.pp) * plan.pp;
+  const std::int64_t cap =
+      std::max<std::int64_t>(2, kMaxActions / actions_each / plan.pp) * plan.pp;
 
   StepTimeline step = play(plan, cap);
   Seconds pipeline = step.timeline.total;
   if (m > cap) {
-    // The end of the last micro-batch moves by one period per micro-batch once the pipeline is full.
+    // The end of the last micro-batch moves by one period per micro-batch once the pipeline is
+    // full.
     const Seconds shorter = play(plan, cap / 2 / plan.pp * plan.pp).timeline.total;
     const double period_count = d(cap - cap / 2 / plan.pp * plan.pp);
     pipeline += (step.timeline.total - shorter) * (d(m - cap) / period_count);

@@ -1,4 +1,5 @@
-// The private types of StepModel, shared by its closed form (step.cc) and its timeline (predict.cc).
+// The private types of StepModel, shared by its closed form (step.cc) and its timeline
+// (predict.cc).
 #pragma once
 
 #include "copus/cost/step.h"

@@ -11,8 +11,10 @@ namespace {
 
 double d(std::int64_t n) { return static_cast<double>(n); }
 
-// Time of `transfer` that remains visible when `window` of computation runs beside it and the rank would have waited `slack` anyway.
-Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hidden, double contention) {
+// Time of `transfer` that remains visible when `window` of computation runs beside it and the rank
+// would have waited `slack` anyway.
+Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hidden,
+                double contention) {
   const Seconds hidden = min(transfer * (1 - never_hidden), window);
   return max(transfer - hidden * (1 - contention) - slack, Seconds(0));
 }
@@ -31,9 +33,11 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
       memory_rate_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
       weight_bytes_(options.precision == Precision::kFp32 ? 4 : 2),
       grad_bytes_(gradient_bytes(options)) {
-  // Norms and routers are whole on every tensor-parallel rank; so are MLA's low-rank projections into the latent space.
+  // Norms and routers are whole on every tensor-parallel rank; so are MLA's low-rank projections
+  // into the latent space.
   const double whole_latent =
-      model.mla.enabled ? d(model.hidden) * d(model.mla.q_lora_rank + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
+      model.mla.enabled ? d(model.hidden) * d(model.mla.q_lora_rank + model.mla.kv_lora_rank +
+                                              model.mla.qk_rope_head_dim)
                         : 0;
   attention_split_ = d(model.attention_params()) - whole_latent;
   layer_whole_ = 2 * d(model.norm_params()) + whole_latent;
@@ -43,7 +47,8 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
     moe_dense_split_ = d(model.shared_expert_params());
     moe_whole_ = d(model.router_params());
   }
-  const double positions = model.positions == Positions::kLearned ? d(model.max_positions * model.hidden) : 0;
+  const double positions =
+      model.positions == Positions::kLearned ? d(model.max_positions * model.hidden) : 0;
   embedding_split_ = d(model.embedding_params()) - positions;
   embedding_whole_ = positions;
   // Tied: the last stage keeps its own copy of the matrix when the pipeline has more than one.
@@ -52,17 +57,19 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
 }
 
 ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
-  const LayerShape shape{plan.tp, plan.cp, plan.ep, plan.micro_batch, seq_len_, plan.sp, plan.recompute};
+  const LayerShape shape{plan.tp,  plan.cp, plan.ep,       plan.micro_batch,
+                         seq_len_, plan.sp, plan.recompute};
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
   costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
-  // Each tensor-parallel rank sends its share. Without sequence parallelism the receivers then gather the whole inside the node
-  // (Narayanan et al. 2021, section 4.1).
-  const Bytes activation(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) * d(model_.hidden));
+  // Each tensor-parallel rank sends its share. Without sequence parallelism the receivers then
+  // gather the whole inside the node (Narayanan et al. 2021, section 4.1).
+  const Bytes activation(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) *
+                         d(model_.hidden));
   costs.message = activation / d(plan.tp);
   if (!plan.sp) {
-    costs.gather =
-        collectives_.time(Collective::kAllGather, place_group(plan.tp, 1, cluster_.gpus_per_node), activation);
+    costs.gather = collectives_.time(Collective::kAllGather,
+                                     place_group(plan.tp, 1, cluster_.gpus_per_node), activation);
   }
   return costs;
 }
@@ -71,10 +78,12 @@ RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) cons
   const double tp = d(plan.tp);
   RankParams params;
   params.dense = (p.dense_layers + p.moe_layers) * (attention_split_ / tp + layer_whole_) +
-                 p.dense_layers * mlp_split_ / tp + p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
+                 p.dense_layers * mlp_split_ / tp +
+                 p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
   params.expert = p.moe_layers * expert_split_ / (tp * d(plan.ep));
   if (p.embedding) params.dense += embedding_split_ / tp + embedding_whole_;
-  if (p.head) params.dense += head_whole_ + (p.embedding && model_.tied_embeddings ? 0 : head_split_ / tp);
+  if (p.head)
+    params.dense += head_whole_ + (p.embedding && model_.tied_embeddings ? 0 : head_split_ / tp);
   return params;
 }
 
@@ -82,7 +91,9 @@ StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p
   RankWork w;
   // Posting a message, and the share of its transfer that computation beside it feels.
   w.cost.forward.pp = w.cost.backward_input.pp =
-      (options_.hop_overhead + collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) * p.messages;
+      (options_.hop_overhead +
+       collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) *
+      p.messages;
   auto add = [&w](double times, const PieceCost& piece) {
     w.cost.forward += times * piece.forward;
     w.cost.backward_input += times * piece.backward_input;
@@ -112,12 +123,15 @@ Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
   if (!model_.tied_embeddings || plan.pp <= 1) return Seconds(0);
   const GroupPlace ends =
       place_group(2, (plan.pp - 1) * plan.tp * plan.cp * plan.dp, cluster_.gpus_per_node);
-  return collectives_.time(Collective::kAllReduce, ends, Bytes(grad_bytes_ * embedding_split_ / d(plan.tp)));
+  return collectives_.time(Collective::kAllReduce, ends,
+                           Bytes(grad_bytes_ * embedding_split_ / d(plan.tp)));
 }
 
-// Gradient reduction, weight gathering and the optimizer of one rank, after (or under) its share of the pipeline.
-StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank,
-                                    Seconds slack, std::int64_t micro_batches) const noexcept {
+// Gradient reduction, weight gathering and the optimizer of one rank, after (or under) its share of
+// the pipeline.
+StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& pieces,
+                                    const RankWork& rank, Seconds slack,
+                                    std::int64_t micro_batches) const noexcept {
   const RankParams p = params(plan, pieces);
   const std::int64_t replicas = plan.dp * plan.cp;
   const GroupPlace group = place_group(replicas, plan.tp, cluster_.gpus_per_node);
@@ -129,7 +143,8 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   };
   const bool overlap = options_.grad_overlap == GradOverlap::kLastBackward ||
                        (options_.grad_overlap == GradOverlap::kAuto && plan.zero >= 1);
-  const Seconds backward_window = overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
+  const Seconds backward_window =
+      overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
   const Seconds forward_window = overlap ? rank.forward() : Seconds(0);
   const double tail = options_.exposed_bucket;
   const double contention =
@@ -139,25 +154,31 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   Finish f;
   if (replicas > 1) {
     if (plan.zero == 0) {
-      f.dp = exposed(transfer(Collective::kAllReduce, grad_bytes_), backward_window, slack, tail, contention);
+      f.dp = exposed(transfer(Collective::kAllReduce, grad_bytes_), backward_window, slack, tail,
+                     contention);
     } else if (plan.zero <= 2) {
-      // Stage 1 reduces once a step; stage 2 keeps only its shard, so it reduces with every micro-batch.
+      // Stage 1 reduces once a step; stage 2 keeps only its shard, so it reduces with every
+      // micro-batch.
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
       const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
-      f.dp = exposed(scatter, backward_window, slack, tail, contention) * (plan.zero == 2 ? m : 1.0) +
-             exposed(gather, forward_window, slack, tail, contention);
+      f.dp =
+          exposed(scatter, backward_window, slack, tail, contention) * (plan.zero == 2 ? m : 1.0) +
+          exposed(gather, forward_window, slack, tail, contention);
     } else {
-      // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its gradients.
+      // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its
+      // gradients.
       const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
       const double first_layer = 1.0 / std::max(1.0, pieces.dense_layers + pieces.moe_layers);
       f.dp = m * (exposed(gather, rank.forward(), Seconds(0), first_layer, contention) +
-                  exposed(gather + scatter, rank.backward_input() + rank.backward_weight(), Seconds(0),
-                          std::max(tail, first_layer), contention));
+                  exposed(gather + scatter, rank.backward_input() + rank.backward_weight(),
+                          Seconds(0), std::max(tail, first_layer), contention));
     }
   }
-  // Adam: gradient read (again for the norm), three FP32 states read and written, weights written; gradients cleared whole.
-  const double shard = plan.zero >= 1 ? p.dense / d(replicas) + p.expert / d(replicas / plan.ep) : p.total();
+  // Adam: gradient read (again for the norm), three FP32 states read and written, weights written;
+  // gradients cleared whole.
+  const double shard =
+      plan.zero >= 1 ? p.dense / d(replicas) + p.expert / d(replicas / plan.ep) : p.total();
   const double whole = plan.zero >= 2 ? shard : p.total();
   const double touched = shard * (2 * grad_bytes_ + 2 * options_.optimizer_bytes + weight_bytes_) +
                          whole * grad_bytes_;
@@ -165,20 +186,27 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   return f;
 }
 
-MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs, const RankPieces& pieces,
+MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs,
+                                  const RankPieces& pieces,
                                   double chunks_in_flight) const noexcept {
-  const double layer_params = params(plan, {model_.is_moe() ? 0.0 : 1.0, model_.is_moe() ? 1.0 : 0.0, 0, false, false}).total();
+  const double layer_params =
+      params(plan, {model_.is_moe() ? 0.0 : 1.0, model_.is_moe() ? 1.0 : 0.0, 0, false, false})
+          .total();
   MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), layer_params);
   const double held = chunks_in_flight / d(plan.vp);  // whole-rank micro-batches
-  m.activations = held * (pieces.dense_layers * costs.activations.dense + pieces.moe_layers * costs.activations.moe) +
+  m.activations = held * (pieces.dense_layers * costs.activations.dense +
+                          pieces.moe_layers * costs.activations.moe) +
                   costs.activations.working;
   if (pieces.embedding) m.activations += held * costs.activations.embedding;
-  if (pieces.head) m.logits = costs.activations.head * (plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight : 1.0);
+  if (pieces.head)
+    m.logits =
+        costs.activations.head * (plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight : 1.0);
   m.overhead = options_.fixed_memory + options_.fragmentation * (m.activations + m.logits);
   return m;
 }
 
-StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline, std::int64_t micro_batches) const noexcept {
+StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
+                                   std::int64_t micro_batches) const noexcept {
   const double m = d(micro_batches);
   const PieceTime work = rank.cost.forward + rank.cost.backward_input + rank.cost.backward_weight;
   StepBreakdown b;
@@ -201,7 +229,8 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
     const std::int64_t layers = layers_of_chunk(split, chunks, chunk);
     std::int64_t dense = layers;
     if (model_.is_moe()) {
-      // Leading dense layers sit in the first chunks, all of which but the first hold `middle` layers.
+      // Leading dense layers sit in the first chunks, all of which but the first hold `middle`
+      // layers.
       const std::int64_t before = chunk == 0 ? 0 : split.first + (chunk - 1) * split.middle;
       dense = std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers);
     }
@@ -219,7 +248,8 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   const std::int64_t m = plan.micro_batches(global_batch_);
   const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
   const Seconds hop = hop_time(plan, costs);
-  // First, second and last rank stand for all: the ends carry embedding and head, the others are alike.
+  // First, a middle and the last rank stand for all: the ends carry embedding and head, the others
+  // are alike.
   struct Stage {
     RankPieces pieces;
     RankWork work;
@@ -227,16 +257,29 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   };
   std::array<Stage, 3> stages;
   std::size_t count = 0;
-  auto add_stage = [&](const RankPieces& p, std::int64_t rank) { stages[count++] = {p, work(costs, p), rank}; };
+  auto add_stage = [&](const RankPieces& p, std::int64_t rank) {
+    stages[count++] = {p, work(costs, p), rank};
+  };
   add_stage(pieces_of_rank(plan, split, 0), 0);
-  if (plan.pp > 2) add_stage(pieces_of_rank(plan, split, 1), 1);
+  if (plan.pp > 2) {
+    // Leading dense layers make the first ranks of an MoE light; the first rank behind them stands
+    // for the middle.
+    std::int64_t rank = 1;
+    if (model_.is_moe() && model_.moe.first_dense_layers > split.first && split.middle > 0) {
+      rank += (model_.moe.first_dense_layers - split.first + split.middle - 1) / split.middle;
+    }
+    rank = std::min(rank, plan.pp - 2);
+    add_stage(pieces_of_rank(plan, split, rank), rank);
+  }
   if (plan.pp > 1) add_stage(pieces_of_rank(plan, split, plan.pp - 1), plan.pp - 1);
 
   const RankWork* slowest = &stages[0].work;
   for (std::size_t i = 1; i < count; ++i) {
     if (stages[i].work.total() > slowest->total()) slowest = &stages[i].work;
   }
-  auto chunk_times = [](const RankWork& w) { return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()}; };
+  auto chunk_times = [](const RankWork& w) {
+    return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()};
+  };
   const RankTimes times{chunk_times(stages[0].work), chunk_times(stages[count > 2 ? 1 : 0].work),
                         chunk_times(stages[count - 1].work), hop};
   const Seconds pipeline = pipeline_time(shape, times);

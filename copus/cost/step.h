@@ -1,9 +1,11 @@
 // StepModel: one training step predicted, from compute, collectives, memory and the pipeline.
 //
-// Two ways to the same number: closed_form() for the search (no allocation, well under a microsecond) and predict(), which plays the
-// schedule out. They agree on equal stages (step_test.cc holds them to 0.1%).
+// Two ways to the same number: closed_form() for the search (no allocation, well under a
+// microsecond) and predict(), which plays the schedule out. They agree on equal stages
+// (step_test.cc holds them to 0.1%).
 //
-// Thread-safe once built: all methods are const. Keeps references to the specs that it was built from.
+// Thread-safe once built: all methods are const. Keeps references to the specs that it was built
+// from.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +27,10 @@ struct StepBreakdown {
   Seconds tp;         // exposed tensor-parallel communication
   Seconds cp;
   Seconds ep;
-  Seconds pipeline;   // bubble, imbalance and exposed stage-to-stage messages
-  Seconds dp;         // exposed gradient reduction and weight gathering, tied embeddings included
+  Seconds pipeline;  // bubble, imbalance and exposed stage-to-stage messages
+  Seconds dp;        // exposed gradient reduction and weight gathering, tied embeddings included
   Seconds optimizer;
-  Seconds overhead;   // fixed cost of a step
+  Seconds overhead;  // fixed cost of a step
 
   constexpr Seconds total() const {
     return compute + recompute + tp + cp + ep + pipeline + dp + optimizer + overhead;
@@ -38,11 +40,12 @@ struct StepBreakdown {
 struct StepEstimate {
   Seconds time;
   StepBreakdown breakdown;
-  MemoryBreakdown memory;       // of the rank that needs most
-  std::int64_t memory_rank = 0; // its pipeline rank
+  MemoryBreakdown memory;        // of the rank that needs most
+  std::int64_t memory_rank = 0;  // its pipeline rank
 };
 
-// What depends on (tp, cp, ep, micro_batch, sp, recompute) alone, computed once for all plans that share them.
+// What depends on (tp, cp, ep, micro_batch, sp, recompute) alone, computed once for all plans that
+// share them.
 struct ShapeCosts {
   LayerCosts time;
   ActivationBytes activations;
@@ -60,8 +63,8 @@ struct StepTimeline {
 class StepModel {
  public:
   // REQUIRES: the specs are valid and the GPU has the precision (check_precision).
-  StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len, std::int64_t global_batch,
-            const CostOptions& options);
+  StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
+            std::int64_t global_batch, const CostOptions& options);
 
   ShapeCosts shape_costs(const ParallelPlan& plan) const noexcept;
 
@@ -69,7 +72,8 @@ class StepModel {
   StageSplit balanced(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
 
   // REQUIRES: the plan is valid but for stage_layers, which `split` (over pp*vp chunks) replaces.
-  StepEstimate closed_form(const ParallelPlan& plan, const ShapeCosts& costs, const StageSplit& split) const noexcept;
+  StepEstimate closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
+                           const StageSplit& split) const noexcept;
 
   // REQUIRES: plan.validate() passed.
   StepEstimate predict(const ParallelPlan& plan) const;
@@ -78,9 +82,12 @@ class StepModel {
   StepTimeline play(const ParallelPlan& plan, std::int64_t max_micro_batches = 0) const;
 
   double tokens_per_s_per_gpu(Seconds step) const;
-  // Model FLOPs utilisation: 3x the forward operations without recompute, over dense peak (the sparse peak is never used).
+  // Model FLOPs utilisation: 3x the forward operations without recompute, over dense peak (the
+  // sparse peak is never used).
   double mfu(Seconds step) const;
   Bytes capacity() const { return cluster_.gpu.memory; }
+  // What a search may fill of it.
+  Bytes budget() const { return capacity() * (1 - options_.memory_margin); }
 
   const ModelSpec& model() const { return model_; }
   const ClusterSpec& cluster() const { return cluster_; }
@@ -102,16 +109,18 @@ class StepModel {
  private:
   struct RankWork;
   RankWork work(const ShapeCosts& costs, const RankPieces& pieces) const noexcept;
-  RankPieces pieces_of_rank(const ParallelPlan& plan, const StageSplit& split, std::int64_t rank) const noexcept;
+  RankPieces pieces_of_rank(const ParallelPlan& plan, const StageSplit& split,
+                            std::int64_t rank) const noexcept;
   RankPieces pieces_of_chunk(const ParallelPlan& plan, std::int64_t chunk) const;
   struct Finish;  // what follows the pipeline on one rank
-  Finish finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank, Seconds slack,
-                std::int64_t micro_batches) const noexcept;
+  Finish finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank,
+                Seconds slack, std::int64_t micro_batches) const noexcept;
   Seconds hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
   Seconds embedding_sync(const ParallelPlan& plan) const noexcept;
-  MemoryBreakdown memory(const ParallelPlan& plan, const ShapeCosts& costs, const RankPieces& pieces,
-                         double chunks_in_flight) const noexcept;
-  StepBreakdown breakdown(const RankWork& rank, Seconds pipeline, std::int64_t micro_batches) const noexcept;
+  MemoryBreakdown memory(const ParallelPlan& plan, const ShapeCosts& costs,
+                         const RankPieces& pieces, double chunks_in_flight) const noexcept;
+  StepBreakdown breakdown(const RankWork& rank, Seconds pipeline,
+                          std::int64_t micro_batches) const noexcept;
 
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
@@ -123,8 +132,9 @@ class StepModel {
   double weight_bytes_, grad_bytes_;
 
   // Parameters by how they are sharded: over tp, and not at all.
-  double attention_split_ = 0, layer_whole_ = 0, mlp_split_ = 0, expert_split_ = 0, moe_dense_split_ = 0,
-         moe_whole_ = 0, embedding_split_ = 0, embedding_whole_ = 0, head_split_ = 0, head_whole_ = 0;
+  double attention_split_ = 0, layer_whole_ = 0, mlp_split_ = 0, expert_split_ = 0,
+         moe_dense_split_ = 0, moe_whole_ = 0, embedding_split_ = 0, embedding_whole_ = 0,
+         head_split_ = 0, head_whole_ = 0;
 };
 
 }  // namespace copus

@@ -34,12 +34,14 @@ void add_model(const ModelSpec& m, std::vector<std::string>& args) {
       args.push_back("--group-query-attention");
       args.push_back(fmt::format("--num-query-groups {}", m.kv_heads));
     }
-    if (m.head_dim * m.heads != m.hidden) args.push_back(fmt::format("--kv-channels {}", m.head_dim));
+    if (m.head_dim * m.heads != m.hidden)
+      args.push_back(fmt::format("--kv-channels {}", m.head_dim));
   }
   args.push_back(fmt::format("--max-position-embeddings {}", m.max_positions));
   args.push_back(m.positions == Positions::kRope ? "--position-embedding-type rope"
                                                  : "--position-embedding-type learned_absolute");
-  args.push_back(m.norm == Norm::kRmsNorm ? "--normalization RMSNorm" : "--normalization LayerNorm");
+  args.push_back(m.norm == Norm::kRmsNorm ? "--normalization RMSNorm"
+                                          : "--normalization LayerNorm");
   if (m.gated_mlp) args.push_back("--swiglu");
   if (!m.mlp_bias) args.push_back("--disable-bias-linear");
   if (m.qkv_bias && !m.mlp_bias) args.push_back("--add-qkv-bias");
@@ -50,20 +52,24 @@ void add_model(const ModelSpec& m, std::vector<std::string>& args) {
     args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
     args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
     if (m.moe.shared_experts > 0) {
-      args.push_back(fmt::format("--moe-shared-expert-intermediate-size {}", m.moe.shared_experts * m.moe.expert_ffn));
+      args.push_back(fmt::format("--moe-shared-expert-intermediate-size {}",
+                                 m.moe.shared_experts * m.moe.expert_ffn));
     }
     if (m.moe.first_dense_layers > 0) {
-      args.push_back(fmt::format("--moe-layer-freq ([0]*{}+[1]*{})", m.moe.first_dense_layers, m.moe_layers()));
+      args.push_back(fmt::format("--moe-layer-freq ([0]*{}+[1]*{})", m.moe.first_dense_layers,
+                                 m.moe_layers()));
     }
   }
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan, std::int64_t seq_len,
-                                               std::int64_t global_batch, const CostOptions& options) {
+Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan,
+                                               std::int64_t seq_len, std::int64_t global_batch,
+                                               const CostOptions& options) {
   if (plan.schedule == ScheduleKind::kGPipe || plan.schedule == ScheduleKind::kZeroBubble) {
-    return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved", to_string(plan.schedule));
+    return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
+                      to_string(plan.schedule));
   }
   std::vector<std::string> args;
   add_model(model, args);
@@ -77,8 +83,10 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
   }
   if (plan.cp > 1) args.push_back(fmt::format("--context-parallel-size {}", plan.cp));
   if (plan.ep > 1) args.push_back(fmt::format("--expert-model-parallel-size {}", plan.ep));
-  // Experts are cut by tp as the dense layers are; Megatron-LM's own default, stated because it is often changed.
-  if (model.is_moe() && plan.tp > 1) args.push_back(fmt::format("--expert-tensor-parallel-size {}", plan.tp));
+  // Experts are cut by tp as the dense layers are; Megatron-LM's own default, stated because it is
+  // often changed.
+  if (model.is_moe() && plan.tp > 1)
+    args.push_back(fmt::format("--expert-tensor-parallel-size {}", plan.tp));
   if (plan.sp) args.push_back("--sequence-parallel");
   args.push_back(fmt::format("--micro-batch-size {}", plan.micro_batch));
   args.push_back(fmt::format("--global-batch-size {}", global_batch));

@@ -12,8 +12,10 @@
 
 namespace copus {
 
-// One entry per flag with its value ("--tensor-model-parallel-size 8"). What Megatron-LM cannot express is an error.
-Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan, std::int64_t seq_len,
-                                               std::int64_t global_batch, const CostOptions& options);
+// One entry per flag with its value ("--tensor-model-parallel-size 8"). What Megatron-LM cannot
+// express is an error.
+Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan,
+                                               std::int64_t seq_len, std::int64_t global_batch,
+                                               const CostOptions& options);
 
 }  // namespace copus

@@ -1,4 +1,5 @@
-// ClusterSpec: GPUs, the links inside a node and the network between nodes, with the efficiencies that were fitted.
+// ClusterSpec: GPUs, the links inside a node and the network between nodes, with the efficiencies
+// that were fitted.
 //
 // Plain data; a spec that came from a parser has passed validate().
 #pragma once
@@ -27,16 +28,16 @@ enum class LinkTopology {
 };
 std::string_view to_string(LinkTopology t);
 
-// Fitted efficiencies of a GPU: each a physical quantity with a default, each overridable in a cluster file under
-// "efficiency". docs/cost-model.md says what each was fitted to.
+// Fitted efficiencies of a GPU: each a physical quantity with a default, each overridable in a
+// cluster file under "efficiency". docs/cost-model.md says what each was fitted to.
 struct GpuEfficiency {
-  double matmul = 0.8;            // share of peak that a large matrix product reaches
-  double matmul_half_m = 96;      // rows (tokens) at which half of it is reached
-  double matmul_half_n = 96;      // columns (output width on this rank)
-  double matmul_half_k = 96;      // depth (input width on this rank)
-  double attention_forward = 0.6;   // share of peak in the fused attention kernel, forward
-  double attention_backward = 0.5;  // and backward
-  double memory = 0.8;            // share of memory bandwidth in element-wise kernels
+  double matmul = 0.8;               // share of peak that a large matrix product reaches
+  double matmul_half_m = 96;         // rows (tokens) at which half of it is reached
+  double matmul_half_n = 96;         // columns (output width on this rank)
+  double matmul_half_k = 96;         // depth (input width on this rank)
+  double attention_forward = 0.6;    // share of peak in the fused attention kernel, forward
+  double attention_backward = 0.5;   // and backward
+  double memory = 0.8;               // share of memory bandwidth in element-wise kernels
   Seconds launch = microseconds(4);  // exposed cost of one kernel
 };
 
@@ -53,11 +54,11 @@ struct GpuSpec {
   // Inside the node.
   std::int64_t gpus_per_node = 8;  // usual
   LinkTopology link_topology = LinkTopology::kSwitch;
-  BytesPerSec link_bandwidth;           // per GPU and direction, all links together
-  double link_efficiency = 0.8;         // share a large collective reaches
-  Seconds link_latency = microseconds(3);  // per ring step
+  BytesPerSec link_bandwidth;                    // per GPU and direction, all links together
+  double link_efficiency = 0.8;                  // share a large collective reaches
+  Seconds link_latency = microseconds(3);        // per ring step
   Seconds link_base_latency = microseconds(12);  // per collective
-  double in_network_reduction = 1;      // all-reduce gain where the switch adds (NVLink SHARP); 1: none
+  double in_network_reduction = 1;  // all-reduce gain where the switch adds (NVLink SHARP); 1: none
 
   double node_network_gbps = 0;  // usual network of a node, per direction
 
@@ -71,11 +72,12 @@ struct GpuSpec {
 Result<void> check_precision(const GpuSpec& gpu, Precision p);
 
 struct NetworkSpec {
-  BytesPerSec node_bandwidth;              // per node and direction, all cards together
-  double efficiency = 0.85;                // share a large message reaches between two nodes
-  Seconds latency = microseconds(8);       // per hop between nodes
-  Seconds base_latency = microseconds(20); // per collective that leaves the node
-  double scale_penalty = 0.0;              // bandwidth falls as 1/(1 + penalty*log2(nodes)): congestion, stragglers
+  BytesPerSec node_bandwidth;               // per node and direction, all cards together
+  double efficiency = 0.85;                 // share a large message reaches between two nodes
+  Seconds latency = microseconds(8);        // per hop between nodes
+  Seconds base_latency = microseconds(20);  // per collective that leaves the node
+  double scale_penalty =
+      0.0;  // bandwidth falls as 1/(1 + penalty*log2(nodes)): congestion, stragglers
 };
 
 struct ClusterSpec {
@@ -94,10 +96,12 @@ constexpr std::int64_t kMaxGpus = 1'000'000;
 
 // A GPU from catalog JSON ("peak_tflops":{"bf16":…}, …).
 Result<GpuSpec> gpu_from_json(const Json& json, const std::string& where);
-// A whole cluster of `nodes` x `gpus_per_node` (0: the GPU's usual number) with everything else from the GPU's entry.
+// A whole cluster of `nodes` x `gpus_per_node` (0: the GPU's usual number) with everything else
+// from the GPU's entry.
 Result<ClusterSpec> cluster_of(const GpuSpec& gpu, std::int64_t nodes, std::int64_t gpus_per_node);
 // Applies the overridable fields of a cluster file to a defaulted cluster. Unknown keys are errors.
-Result<ClusterSpec> apply_cluster_json(ClusterSpec defaults, const Json& json, const std::string& where);
+Result<ClusterSpec> apply_cluster_json(ClusterSpec defaults, const Json& json,
+                                       const std::string& where);
 Json cluster_to_json(const ClusterSpec& cluster);  // parse(print(x)) == x
 
 }  // namespace copus

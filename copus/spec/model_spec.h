@@ -1,4 +1,5 @@
-// ModelSpec: the shape of a decoder-only Transformer, and what follows from it: exact parameter counts.
+// ModelSpec: the shape of a decoder-only Transformer, and what follows from it: exact parameter
+// counts.
 //
 // Plain data; a spec that came from a parser has passed validate(). Thread-safe as any value.
 #pragma once
@@ -13,7 +14,8 @@ namespace copus {
 enum class Norm { kLayerNorm, kRmsNorm };
 enum class Positions { kRope, kLearned };
 
-// Multi-head latent attention (DeepSeek-V2/V3): queries and keys/values go through low-rank projections.
+// Multi-head latent attention (DeepSeek-V2/V3): queries and keys/values go through low-rank
+// projections.
 struct MlaSpec {
   bool enabled = false;
   std::int64_t q_lora_rank = 0;  // 0: queries are projected directly
@@ -30,7 +32,8 @@ struct MoeSpec {
   std::int64_t expert_ffn = 0;          // intermediate size of one routed expert
   std::int64_t shared_experts = 0;      // always-on experts, each of expert_ffn
   std::int64_t first_dense_layers = 0;  // leading layers with the plain MLP
-  bool router_correction_bias = false;  // DeepSeek-V3's e_score_correction_bias: one number per expert
+  bool router_correction_bias =
+      false;  // DeepSeek-V3's e_score_correction_bias: one number per expert
 };
 
 struct ModelSpec {
@@ -53,13 +56,15 @@ struct ModelSpec {
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;   // RMSNorm over head_dim on queries and keys (Qwen3)
-  bool dropout = false;   // GPT-2 era training keeps dropout masks
+  bool qk_norm = false;  // RMSNorm over head_dim on queries and keys (Qwen3)
+  bool dropout = false;  // GPT-2 era training keeps dropout masks
   MlaSpec mla;
   MoeSpec moe;
 
   bool is_moe() const { return moe.experts > 0; }
-  bool layer_is_moe(std::int64_t layer) const { return is_moe() && layer >= moe.first_dense_layers; }
+  bool layer_is_moe(std::int64_t layer) const {
+    return is_moe() && layer >= moe.first_dense_layers;
+  }
   std::int64_t moe_layers() const { return is_moe() ? layers - moe.first_dense_layers : 0; }
 
   // Parameters by part. Exact: the sums equal the published checkpoints.
@@ -76,8 +81,9 @@ struct ModelSpec {
   // Parameters that one token passes through (MoE: topk experts).
   std::int64_t active_params() const;
 
-  // Forward floating-point operations of one token at causal sequence length `seq_len` (2 per multiply-add), without
-  // recompute: the numerator of MFU is 3x this. Attention is counted over the causal half.
+  // Forward floating-point operations of one token at causal sequence length `seq_len` (2 per
+  // multiply-add), without recompute: the numerator of MFU is 3x this. Attention is counted over
+  // the causal half.
   double forward_flops_per_token(std::int64_t seq_len) const;
 
   Result<void> validate() const;

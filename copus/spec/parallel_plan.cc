@@ -113,7 +113,9 @@ Result<void> check_stages(const ParallelPlan& plan, const ModelSpec& model) {
     const std::string split =
         chunks > kShown
             ? "a split"
-            : fmt::format("split={}", fmt::join(expand(balance_chunks(model.layers, chunks, 0, 0), chunks), "-"));
+            : fmt::format(
+                  "split={}",
+                  fmt::join(expand(balance_chunks(model.layers, chunks, 0, 0), chunks), "-"));
     return make_error("{}, which does not divide {} layers; want a divisor ({}) or {}", got,
                       model.layers, divisors(model.layers), split);
   }

@@ -1,4 +1,5 @@
-// ParallelPlan: how a model lies over a cluster. The contract between tuner, controller, simulator, trainer and user.
+// ParallelPlan: how a model lies over a cluster. The contract between tuner, controller, simulator,
+// trainer and user.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace copus {
 
-// A pipeline longer than these is refused: no engine has run one, and a schedule of it would fill memory.
+// A pipeline longer than these is refused: no engine has run one, and a schedule of it would fill
+// memory.
 constexpr std::int64_t kMaxPipeline = 1024;
 constexpr std::int64_t kMaxChunks = 4096;  // pp*vp
 
@@ -26,12 +28,12 @@ Result<Recompute> parse_recompute(std::string_view text);
 Result<ScheduleKind> parse_schedule_kind(std::string_view text);
 
 struct ParallelPlan {
-  std::int64_t tp = 1;  // tensor parallel
-  std::int64_t cp = 1;  // context parallel: the sequence is split over cp ranks
-  std::int64_t pp = 1;  // pipeline parallel
-  std::int64_t vp = 1;  // virtual stages (model chunks) per pipeline rank
-  std::int64_t dp = 1;  // data parallel, cp not counted
-  std::int64_t ep = 1;  // expert parallel: inside dp*cp
+  std::int64_t tp = 1;           // tensor parallel
+  std::int64_t cp = 1;           // context parallel: the sequence is split over cp ranks
+  std::int64_t pp = 1;           // pipeline parallel
+  std::int64_t vp = 1;           // virtual stages (model chunks) per pipeline rank
+  std::int64_t dp = 1;           // data parallel, cp not counted
+  std::int64_t ep = 1;           // expert parallel: inside dp*cp
   std::int64_t micro_batch = 1;  // sequences
   int zero = 0;  // ZeRO stage: 1 shards optimizer state over dp*cp, 2 gradients too, 3 weights too
   Recompute recompute = Recompute::kNone;
@@ -44,7 +46,9 @@ struct ParallelPlan {
 
   std::int64_t gpus() const { return tp * cp * pp * dp; }
   // Micro-batches per step and replica. REQUIRES: divides.
-  std::int64_t micro_batches(std::int64_t global_batch) const { return global_batch / (dp * micro_batch); }
+  std::int64_t micro_batches(std::int64_t global_batch) const {
+    return global_batch / (dp * micro_batch);
+  }
   // Layers of chunk `index` in model order.
   std::int64_t chunk_layers(std::int64_t index, const ModelSpec& model) const;
 
@@ -53,10 +57,12 @@ struct ParallelPlan {
                         std::int64_t global_batch) const;
 };
 
-// "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp and split only where they are not the default.
+// "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp and split only where they are not the
+// default.
 std::string short_name(const ParallelPlan& plan);
 
-// Parts of a plan that a user stated. Parsed from "tp=2,pp=4,…" or a plan's JSON; unset fields keep `has` false.
+// Parts of a plan that a user stated. Parsed from "tp=2,pp=4,…" or a plan's JSON; unset fields keep
+// `has` false.
 struct PartialPlan {
   ParallelPlan plan;
   std::vector<std::string> given;  // names of the fields that were stated

@@ -204,7 +204,7 @@ TEST(ShortName, HasFourFieldsAlwaysAndTheOthersOnlyWhenSet) {
   EXPECT_EQ(short_name(plan_of("tp=2,dp=8,pp=4,cp=2,ep=8,vp=2,zero=1,recompute=full,sp=1")),
             "dp8.tp2.pp4.mb1.cp2.ep8.vp2.z1.rc-full.sp");
   EXPECT_EQ(short_name(plan_of("pp=4,schedule=gpipe,recompute=selective,split=8-8-8-4")),
-            "dp1.tp1.pp4.mb1.rc-sel.gpipe.split8-8-8-4");
+            "dp1.tp1.pp4.mb1.rc-sel.gpipe.split8x3-4");
   EXPECT_EQ(short_name(plan_of("pp=2,schedule=zero_bubble")), "dp1.tp1.pp2.mb1.zb");
 }
 
@@ -282,7 +282,7 @@ TEST(Validate, CountsMustMatchTheClusterAndMayNotOverflow) {
   };
   EXPECT_EQ(error("tp=2,pp=4,dp=2"),
             "plan: tp*cp*pp*dp = 16 (2*1*4*2); want 8, the GPUs of cluster 1x8xB200");
-  EXPECT_TRUE(contains(error("tp=1000000,pp=1000000,dp=1000000,cp=1000000"), "want 8"));
+  EXPECT_TRUE(contains(error("tp=1000000,pp=1024,dp=1000000,cp=1000000"), "want 8"));
   ParallelPlan plan;
   plan.dp = std::numeric_limits<std::int64_t>::max();
   EXPECT_TRUE(contains(plan.validate(llama(), cluster, 2048, 64).error().message, "dp: got 9223"));

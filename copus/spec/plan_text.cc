@@ -50,13 +50,36 @@ Result<Enum> parse_enum(std::string_view field, std::string_view text,
   return make_error("{}: got {:?}; want {}", field, text.substr(0, 40), join_or(names));
 }
 
+// "8-8-8-4", where "8x3-4" says the same.
 Result<std::vector<std::int64_t>> parse_split(std::string_view text) {
   std::vector<std::int64_t> layers;
   for (const std::string_view part : split(text, '-')) {
-    COPUS_TRY(const std::int64_t n, parse_integer(part, "split", 0, kMaxGpus));
-    layers.push_back(n);
+    const std::size_t times = part.find('x');
+    COPUS_TRY(const std::int64_t n, parse_integer(part.substr(0, times), "split", 0, kMaxGpus));
+    std::int64_t count = 1;
+    if (times != std::string_view::npos) {
+      COPUS_TRY(count, parse_integer(part.substr(times + 1), "split, after x", 1, kMaxChunks));
+    }
+    if (static_cast<std::int64_t>(layers.size()) + count > kMaxChunks) {
+      return make_error("split: got more than {} chunks; want pp*vp of them", kMaxChunks);
+    }
+    layers.insert(layers.end(), static_cast<std::size_t>(count), n);
   }
   return layers;
+}
+
+std::string split_text(const std::vector<std::int64_t>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t end = i;
+    while (end < layers.size() && layers[end] == layers[i]) ++end;
+    // A run of two reads better written out.
+    const bool run = end - i > 2;
+    if (!text.empty()) text += '-';
+    text += run ? fmt::format("{}x{}", layers[i], end - i) : fmt::format("{}", layers[i]);
+    i = run ? end : i + 1;
+  }
+  return text;
 }
 
 Result<void> set_field(ParallelPlan& plan, std::string_view key, std::string_view value) {
@@ -209,7 +232,7 @@ std::string short_name(const ParallelPlan& plan) {
   if (plan.schedule == ScheduleKind::kGPipe) name += ".gpipe";
   if (plan.schedule == ScheduleKind::kZeroBubble) name += ".zb";
   if (!plan.stage_layers.empty()) {
-    name += fmt::format(".split{}", fmt::join(plan.stage_layers, "-"));
+    name += ".split" + split_text(plan.stage_layers);
   }
   return name;
 }

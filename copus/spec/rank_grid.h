@@ -1,5 +1,5 @@
-// RankGrid: which rank holds which coordinates, in Megatron-LM's order: tp fastest, then cp, dp, pp. Expert-parallel
-// groups are consecutive blocks of the dp*cp ranks.
+// RankGrid: which rank holds which coordinates, in Megatron-LM's order: tp fastest, then cp, dp,
+// pp. Expert-parallel groups are consecutive blocks of the dp*cp ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
-// Schedule: the order of work on each pipeline rank, as data. The cost model times it, the trainer runs it, the trace
-// draws it.
+// Schedule: the order of work on each pipeline rank, as data. The cost model times it, the trainer
+// runs it, the trace draws it.
 //
-// Model chunks are numbered in model order, 0 .. pp*vp-1; chunk c lives on pipeline rank c % pp. A forward of chunk c needs
-// the forward of chunk c-1 (same micro-batch), a backward of chunk c needs the backward of chunk c+1 and its own forward.
-// Each such need between two ranks is one message, sent right after the producing action; messages on one channel (source
-// rank, destination rank, forward or backward) are delivered in order, so that engines without message tags can run it.
+// Model chunks are numbered in model order, 0 .. pp*vp-1; chunk c lives on pipeline rank c % pp. A
+// forward of chunk c needs the forward of chunk c-1 (same micro-batch), a backward of chunk c needs
+// the backward of chunk c+1 and its own forward. Each such need between two ranks is one message,
+// sent right after the producing action; messages on one channel (source rank, destination rank,
+// forward or backward) are delivered in order, so that engines without message tags can run it.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +42,18 @@ struct Schedule {
   std::int32_t rank_of_chunk(std::int32_t chunk) const { return chunk % pp; }
 };
 
-// Builds the schedule. Interleaved needs micro_batches to be a multiple of pp and vp > 1; the others need vp == 1.
-Result<Schedule> make_schedule(ScheduleKind kind, std::int64_t pp, std::int64_t vp, std::int64_t micro_batches);
+// Builds the schedule. Interleaved needs micro_batches to be a multiple of pp and vp > 1; the
+// others need vp == 1.
+Result<Schedule> make_schedule(ScheduleKind kind, std::int64_t pp, std::int64_t vp,
+                               std::int64_t micro_batches);
 
-// Proves the schedule complete (every chunk and micro-batch once, each in the right place), matched (messages on each
-// channel are consumed in the order in which they are sent) and free of deadlock. The error names the first offender.
+// Proves the schedule complete (every chunk and micro-batch once, each in the right place), matched
+// (messages on each channel are consumed in the order in which they are sent) and free of deadlock.
+// The error names the first offender.
 Result<void> check_schedule(const Schedule& schedule);
 
-// The largest number of chunk activations held at once by each pipeline rank (from a forward to the end of its backward).
+// The largest number of chunk activations held at once by each pipeline rank (from a forward to the
+// end of its backward).
 std::vector<std::int64_t> peak_activations(const Schedule& schedule);
 
 // "F0 F1 F2 B0 …" per rank, for people.

@@ -8,16 +8,19 @@
 namespace copus {
 namespace {
 
-// Whole layers that fit under `level` beside `extra`. The tolerance keeps a level that was made as n + extra from losing n.
+// Whole layers that fit under `level` beside `extra`. The tolerance keeps a level that was made as
+// n + extra from losing n.
 std::int64_t capacity(double level, double extra) {
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(level - extra + 1e-9)));
 }
 
-// Beyond this an end has no layers in any split of a model that exists. The comparison is false for NaN too.
+// Beyond this an end has no layers in any split of a model that exists. The comparison is false for
+// NaN too.
 double sane_extra(double extra) { return extra > 0 ? std::min(extra, 1e7) : 0; }
 
-// The lowest level under which all layers fit. It is one that some chunk meets exactly (n, n + first or n + last), so the first such
-// levels above the mean are tried; one layer above the mean there is always room.
+// The lowest level under which all layers fit. It is one that some chunk meets exactly (n, n +
+// first or n + last), so the first such levels above the mean are tried; one layer above the mean
+// there is always room.
 double best_level(std::int64_t layers, std::int64_t chunks, double first, double last) {
   auto room = [&](double level) {
     return capacity(level, first) + capacity(level, last) + (chunks - 2) * capacity(level, 0);
@@ -35,6 +38,16 @@ double best_level(std::int64_t layers, std::int64_t chunks, double first, double
   return level;
 }
 
+// Layers of an end that carries `extra`, of `extras` in all: the mean's, at least `left_over`, at
+// most what `level` allows and what leaves one layer for each of the `inner` chunks.
+std::int64_t fair_share(std::int64_t layers, std::int64_t chunks, std::int64_t inner, double extras,
+                        double extra, double level, std::int64_t left_over) {
+  const double mean = (static_cast<double>(layers) + extras) / static_cast<double>(chunks);
+  const std::int64_t low = std::max<std::int64_t>(0, left_over);
+  const std::int64_t high = std::min(layers - inner, capacity(level, extra));
+  return std::clamp(capacity(mean, extra), low, std::max(low, high));
+}
+
 }  // namespace
 
 StageSplit equal_split(std::int64_t layers, std::int64_t chunks) noexcept {
@@ -42,28 +55,34 @@ StageSplit equal_split(std::int64_t layers, std::int64_t chunks) noexcept {
   return {each, each, each, 0};
 }
 
-StageSplit balance_chunks(std::int64_t layers, std::int64_t chunks, double first_extra, double last_extra) noexcept {
+StageSplit balance_chunks(std::int64_t layers, std::int64_t chunks, double first_extra,
+                          double last_extra) noexcept {
   if (chunks <= 1) return {layers, layers, layers, 0};
   const double first = sane_extra(first_extra), last = sane_extra(last_extra);
-  // Each end takes what the others leave it under the best level, the last chunk first: so an end that is the bottleneck alone does
-  // not keep the rest from being even, and a chunk without layers is an end, which has the embedding or the head.
+  // An end takes its fair share of the mean, but no more than fits under the best level and no less
+  // than the others leave it; the last chunk first. So an end that is the bottleneck alone does not
+  // keep the rest from being even, and a chunk without layers is an end, which has the embedding or
+  // the head.
   StageSplit split;
   const double level = best_level(layers, chunks, first, last);
-  split.last = std::max<std::int64_t>(0, layers - capacity(level, first) - (chunks - 2) * capacity(level, 0));
+  split.last = fair_share(layers, chunks, chunks - 2, first + last, last, level,
+                          layers - capacity(level, first) - (chunks - 2) * capacity(level, 0));
   const std::int64_t rest = layers - split.last;
   if (chunks == 2) {
     split.first = split.middle = rest;
     return split;
   }
   const double rest_level = best_level(rest, chunks - 1, first, 0);
-  split.first = std::max<std::int64_t>(0, rest - (chunks - 2) * capacity(rest_level, 0));
+  split.first = fair_share(rest, chunks - 1, chunks - 2, first, first, rest_level,
+                           rest - (chunks - 2) * capacity(rest_level, 0));
   const std::int64_t inner = rest - split.first;
   split.middle = (inner + chunks - 3) / (chunks - 2);
   split.thinner = split.middle * (chunks - 2) - inner;
   return split;
 }
 
-std::int64_t layers_of_chunk(const StageSplit& split, std::int64_t chunks, std::int64_t index) noexcept {
+std::int64_t layers_of_chunk(const StageSplit& split, std::int64_t chunks,
+                             std::int64_t index) noexcept {
   if (index == 0) return split.first;
   if (index == chunks - 1) return split.last;
   return split.middle - (index >= chunks - 1 - split.thinner ? 1 : 0);

@@ -12,7 +12,8 @@
 namespace copus {
 namespace {
 
-std::vector<std::int64_t> balanced_split(std::int64_t layers, std::int64_t pp, double first, double last) {
+std::vector<std::int64_t> balanced_split(std::int64_t layers, std::int64_t pp, double first,
+                                         double last) {
   return expand(balance_chunks(layers, pp, first, last), pp);
 }
 
@@ -70,19 +71,22 @@ TEST(BalancedSplit, LeavesOnlyEndsWithoutLayers) {
   std::exponential_distribution<double> extra(0.5);
   for (int i = 0; i < 2000; ++i) {
     const auto layers = std::uniform_int_distribution<std::int64_t>(1, 130)(random);
-    const auto pp = std::uniform_int_distribution<std::int64_t>(1, std::min<std::int64_t>(layers + 2, 64))(random);
+    const auto pp = std::uniform_int_distribution<std::int64_t>(
+        1, std::min<std::int64_t>(layers + 2, 64))(random);
     const auto split = balanced_split(layers, pp, extra(random), extra(random));
     EXPECT_GE(*std::min_element(split.begin(), split.end()), 0);
-    for (std::size_t stage = 1; stage + 1 < split.size(); ++stage) EXPECT_GE(split[stage], 1) << layers << " on " << pp;
+    for (std::size_t stage = 1; stage + 1 < split.size(); ++stage)
+      EXPECT_GE(split[stage], 1) << layers << " on " << pp;
   }
 }
 
-TEST(BalancedSplit, LeavesTheSurplusToTheLastStage) {
+TEST(BalancedSplit, IsEvenBesideTheExtras) {
   using Split = std::vector<std::int64_t>;
   EXPECT_EQ(balanced_split(32, 4, 0, 0), (Split{8, 8, 8, 8}));
-  EXPECT_EQ(balanced_split(30, 4, 0, 0), (Split{8, 8, 8, 6}));
-  EXPECT_EQ(balanced_split(29, 4, 0, 0), (Split{8, 8, 8, 5}));
+  EXPECT_EQ(balanced_split(30, 4, 0, 0), (Split{7, 8, 8, 7}));
+  EXPECT_EQ(balanced_split(29, 4, 0, 0), (Split{7, 8, 7, 7}));
   EXPECT_EQ(balanced_split(8, 4, 0, 5), (Split{2, 3, 3, 0}));
+  EXPECT_EQ(balanced_split(28, 8, 0, 3.9), (Split{4, 4, 4, 4, 4, 4, 4, 0}));
   EXPECT_EQ(balanced_split(126, 8, 0, 2), (Split{16, 16, 16, 16, 16, 16, 16, 14}));
 }
 

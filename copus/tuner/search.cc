@@ -32,22 +32,29 @@ struct Candidate {
 };
 
 bool fits(const StepModel& model, const StepEstimate& estimate) {
-  return estimate.memory.total() <= model.capacity();
+  return estimate.memory.total() <= model.budget();
 }
 
 bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
   return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp && a.dp == b.dp;
 }
 
-// The candidates worth keeping: the best of each layout, or the best of all. Near-ties keep the one found first, and the space is
-// walked from the simple to the complicated.
+// A variant has to be this much faster to replace a simpler one of the same layout; the space is
+// walked from the simple to the complicated (equal stages before uneven ones, ZeRO stages upwards,
+// no recompute before some).
+constexpr double kWorthTheTrouble = 1e-3;
+
+// The candidates worth keeping: the best of each layout, or the best of all.
 class Shortlist {
  public:
-  Shortlist(std::size_t size, bool variants) : size_(size), variants_(variants) { kept_.reserve(size + 1); }
+  Shortlist(std::size_t size, bool variants) : size_(size), variants_(variants) {
+    kept_.reserve(size + 1);
+  }
 
   // Nothing slower than this can enter.
   Seconds bound() const {
-    return kept_.size() < size_ ? Seconds(std::numeric_limits<double>::infinity()) : kept_.back().time;
+    return kept_.size() < size_ ? Seconds(std::numeric_limits<double>::infinity())
+                                : kept_.back().time;
   }
 
   void offer(const Candidate& candidate) {
@@ -55,7 +62,7 @@ class Shortlist {
     if (!variants_) {
       for (auto it = kept_.begin(); it != kept_.end(); ++it) {
         if (!same_layout(it->plan, candidate.plan)) continue;
-        if (it->time <= candidate.time * (1 + 1e-6)) return;
+        if (it->time <= candidate.time * (1 + kWorthTheTrouble)) return;
         kept_.erase(it);
         break;
       }
@@ -78,7 +85,11 @@ class Shortlist {
 class Walk {
  public:
   Walk(const StepModel& model, const PartialPlan& fixed, Shortlist& shortlist)
-      : model_(model), spec_(model.model()), fixed_(fixed), shortlist_(shortlist), gpus_(model.cluster().gpus()) {}
+      : model_(model),
+        spec_(model.model()),
+        fixed_(fixed),
+        shortlist_(shortlist),
+        gpus_(model.cluster().gpus()) {}
 
   void run() {
     const std::vector<Int> gpu_divisors = divisors(gpus_);
@@ -89,7 +100,9 @@ class Walk {
         if (gpus_ % (tp * cp) != 0 || (cp > 1 && model_.seq_len() % (2 * cp) != 0)) continue;
         for (const Int ep : choices("ep", fixed_.plan.ep, expert_divisors())) {
           for (const bool sp : {false, true}) {
-            if (!allowed("sp", fixed_.plan.sp, sp) || (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0))) continue;
+            if (!allowed("sp", fixed_.plan.sp, sp) ||
+                (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0)))
+              continue;
             for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
               if (!allowed("recompute", fixed_.plan.recompute, r)) continue;
               plan_ = ParallelPlan{};
@@ -123,7 +136,9 @@ class Walk {
   std::vector<Int> choices(std::string_view field, Int pinned, const std::vector<Int>& all) const {
     return fixed_.has(field) ? std::vector<Int>{pinned} : all;
   }
-  std::vector<Int> expert_divisors() const { return spec_.is_moe() ? divisors(spec_.moe.experts) : std::vector<Int>{1}; }
+  std::vector<Int> expert_divisors() const {
+    return spec_.is_moe() ? divisors(spec_.moe.experts) : std::vector<Int>{1};
+  }
 
   bool tp_divides(Int tp) const {
     if (spec_.heads % tp != 0 || spec_.hidden % tp != 0) return false;
@@ -160,7 +175,8 @@ class Walk {
       plan_.schedule = any_schedule ? ScheduleKind::k1F1B : fixed_.plan.schedule;
       if (allowed<Int>("vp", fixed_.plan.vp, 1)) walk_splits(1);
     }
-    if (plan_.pp > 1 && m % plan_.pp == 0 && (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved)) {
+    if (plan_.pp > 1 && m % plan_.pp == 0 &&
+        (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved)) {
       plan_.schedule = ScheduleKind::kInterleaved;
       for (Int vp = 2; vp <= spec_.layers / plan_.pp && vp * plan_.pp <= kMaxChunks; ++vp) {
         if (allowed("vp", fixed_.plan.vp, vp)) walk_splits(vp);
@@ -168,7 +184,8 @@ class Walk {
     }
   }
 
-  // The equal split where there is one, and the balanced one where it differs and leaves no chunk without work.
+  // The equal split where there is one, and the balanced one where it differs and leaves no chunk
+  // without work.
   void walk_splits(Int vp) {
     plan_.vp = vp;
     const Int chunks = plan_.pp * vp;
@@ -188,7 +205,8 @@ class Walk {
     plan_.stage_layers = fixed_.plan.stage_layers;
     for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
       if (!zero_allowed()) continue;
-      if (!plan_.validate(spec_, model_.cluster(), model_.seq_len(), model_.global_batch())) continue;
+      if (!plan_.validate(spec_, model_.cluster(), model_.seq_len(), model_.global_batch()))
+        continue;
       consider(model_.predict(plan_), StageSplit{}, true);
     }
     plan_.stage_layers.clear();
@@ -210,7 +228,7 @@ class Walk {
   void consider(const StepEstimate& estimate, const StageSplit& split, bool equal) {
     ++searched_;
     const Bytes need = estimate.memory.total();
-    if (!(need <= model_.capacity())) {
+    if (!(need <= model_.budget())) {
       if (feasible_ == 0 && (least_bytes_.v <= 0 || need < least_bytes_)) {
         least_bytes_ = need;
         least_memory_ = {plan_, split, equal, estimate.time};
@@ -236,7 +254,8 @@ class Walk {
 
 RankedPlan play_out(const StepModel& model, const Candidate& candidate) {
   RankedPlan ranked{candidate.plan, {}};
-  if (!candidate.equal) ranked.plan.stage_layers = expand(candidate.split, candidate.plan.pp * candidate.plan.vp);
+  if (!candidate.equal)
+    ranked.plan.stage_layers = expand(candidate.split, candidate.plan.pp * candidate.plan.vp);
   ranked.estimate = model.predict(ranked.plan);
   return ranked;
 }
@@ -258,12 +277,16 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
     RankedPlan ranked = play_out(model, candidate);
     if (fits(model, ranked.estimate)) result.plans.push_back(std::move(ranked));
   }
-  std::stable_sort(result.plans.begin(), result.plans.end(), [](const RankedPlan& a, const RankedPlan& b) {
-    return a.estimate.time < b.estimate.time;
-  });
+  std::stable_sort(
+      result.plans.begin(), result.plans.end(),
+      [](const RankedPlan& a, const RankedPlan& b) { return a.estimate.time < b.estimate.time; });
   if (result.plans.size() > top) result.plans.resize(top);
-  if (result.plans.empty() && result.searched > 0) result.closest = play_out(model, walk.least_memory());
-  result.search_time = Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (result.plans.empty() && result.searched > 0) {
+    result.closest =
+        play_out(model, shortlist.kept().empty() ? walk.least_memory() : shortlist.kept().front());
+  }
+  result.search_time =
+      Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return result;
 }
 
@@ -312,19 +335,26 @@ std::string explain_difference(const RankedPlan& best, const RankedPlan& next) {
   const StepBreakdown& a = best.estimate.breakdown;
   const StepBreakdown& b = next.estimate.breakdown;
   std::vector<std::pair<double, const char*>> parts = {
-      {(b.compute - a.compute).v, "compute"},       {(b.recompute - a.recompute).v, "recompute"},
-      {(b.tp - a.tp).v, "tensor-parallel traffic"}, {(b.cp - a.cp).v, "context-parallel traffic"},
-      {(b.ep - a.ep).v, "expert traffic"},          {(b.pipeline - a.pipeline).v, "pipeline bubble"},
-      {(b.dp - a.dp).v, "data-parallel traffic"},   {(b.optimizer - a.optimizer).v, "optimizer"}};
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
+      {(b.compute - a.compute).v, "compute"},
+      {(b.recompute - a.recompute).v, "recompute"},
+      {(b.tp - a.tp).v, "tensor-parallel traffic"},
+      {(b.cp - a.cp).v, "context-parallel traffic"},
+      {(b.ep - a.ep).v, "expert traffic"},
+      {(b.pipeline - a.pipeline).v, "pipeline bubble"},
+      {(b.dp - a.dp).v, "data-parallel traffic"},
+      {(b.optimizer - a.optimizer).v, "optimizer"}};
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
+    return std::abs(x.first) > std::abs(y.first);
+  });
   const double gain = next.estimate.time / best.estimate.time - 1;
-  std::string text = fmt::format("{} beats {} by {:.1f}%", short_name(best.plan), short_name(next.plan), 100 * gain);
+  std::string text = fmt::format("{} beats {} by {:.1f}%", short_name(best.plan),
+                                 short_name(next.plan), 100 * gain);
   std::string saved, paid;
   for (const auto& [difference, name] : parts) {
     if (std::abs(difference) < 0.001 * best.estimate.time.v) continue;
     std::string& list = difference > 0 ? saved : paid;
-    list += fmt::format("{}{} on {}", list.empty() ? "" : ", ", human_seconds(std::abs(difference)), name);
+    list += fmt::format("{}{} on {}", list.empty() ? "" : ", ", human_seconds(std::abs(difference)),
+                        name);
   }
   if (!saved.empty()) text += ": saves " + saved;
   if (!paid.empty()) text += (saved.empty() ? ": pays " : "; pays ") + paid;

@@ -1,7 +1,8 @@
-// Search: every plan that the model, the cluster and the batch allow, ranked by predicted step time.
+// Search: every plan that the model, the cluster and the batch allow, ranked by predicted step
+// time.
 //
-// The closed form ranks the whole space; the few that are reported are then played out with the timeline, so what `plan` prints is
-// what `predict` prints. Single-threaded and deterministic.
+// The closed form ranks the whole space; the few that are reported are then played out with the
+// timeline, so what `plan` prints is what `predict` prints. Single-threaded and deterministic.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,10 @@
 namespace copus {
 
 struct SearchRequest {
-  PartialPlan fixed;     // parts of the plan that the user pinned
-  std::int64_t top = 10; // how many to report
-  // false: one entry per layout (tp, cp, ep, pp, dp), its best variant. true: every variant competes.
+  PartialPlan fixed;      // parts of the plan that the user pinned
+  std::int64_t top = 10;  // how many to report
+  // false: one entry per layout (tp, cp, ep, pp, dp), its best variant. true: every variant
+  // competes.
   bool variants = false;
 };
 
@@ -29,18 +31,20 @@ struct RankedPlan {
 struct SearchResult {
   std::vector<RankedPlan> plans;  // best first; only those that fit
   std::int64_t searched = 0;
-  std::int64_t feasible = 0;      // fit in memory
+  std::int64_t feasible = 0;  // fit in memory
   Seconds search_time;
   // When nothing fits: the plan that needs least memory.
   std::optional<RankedPlan> closest;
 };
 
-// REQUIRES: the pinned parts are in range (parse_plan_text checks them). An empty space is searched == 0.
+// REQUIRES: the pinned parts are in range (parse_plan_text checks them). An empty space is searched
+// == 0.
 SearchResult search(const StepModel& model, const SearchRequest& request);
 
-// What the usual rule picks: tensor parallelism inside the node until the model fits, then pipeline stages, data parallelism with the
-// rest; micro-batch by trying; distributed optimizer and sequence parallelism on (Narayanan et al. 2021, arXiv 2104.04473, section 3).
-// Pinned parts stay pinned. Empty when nothing fits.
+// What the usual rule picks: tensor parallelism inside the node until the model fits, then pipeline
+// stages, data parallelism with the rest; micro-batch by trying; distributed optimizer and sequence
+// parallelism on (Narayanan et al. 2021, arXiv 2104.04473, section 3). Pinned parts stay pinned.
+// Empty when nothing fits.
 std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const PartialPlan& fixed);
 
 // One line: by how much `best` beats `next`, and through which parts of the step.
