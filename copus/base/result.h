@@ -84,6 +84,8 @@ class [[nodiscard]] Result<void> {
 #define COPUS_CONCAT_INNER(a, b) a##b
 #define COPUS_CONCAT(a, b) COPUS_CONCAT_INNER(a, b)
 
+// The arguments are declarations, which parentheses would break.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 // COPUS_TRY(auto x, f()): x = *f(), or returns f()'s error from the enclosing function.
 #define COPUS_TRY(declaration, expression) \
   COPUS_TRY_IMPL(declaration, expression, COPUS_CONCAT(copus_try_, __LINE__))
@@ -95,3 +97,4 @@ class [[nodiscard]] Result<void> {
 // COPUS_TRY_VOID(f()): returns f()'s error from the enclosing function, if there is one.
 #define COPUS_TRY_VOID(expression) \
   if (auto copus_try_void = (expression); !copus_try_void.has_value()) return copus_try_void.error()
+// NOLINTEND(bugprone-macro-parentheses)

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 namespace copus {
 namespace {
@@ -219,33 +218,8 @@ Loop slowest_loop(const Ends& ends, double own, bool is_first, bool is_last, dou
 
 }  // namespace
 
-Seconds pipeline_time(const PipelineShape& shape, const StageTimes& times) noexcept {
-  const double hop = times.hop.v;
-  const Work own{times.forward.v, times.backward_input.v, times.backward_weight.v};
-  if (shape.kind == ScheduleKind::kGPipe) {
-    return Seconds(gpipe_time(shape, times.all_ranks.v, own.forward, own.backward(), hop));
-  }
-  // The other ranks' work is split over F, I and W as the bottleneck's.
-  const double chunk = 1 / static_cast<double>(shape.vp);
-  const double others = own.total() > 0 ? positive(times.all_ranks.v / own.total() - 1) * chunk : 0;
-  // Every rank may be as slow as the bottleneck: no slack.
-  const Loop loop = loop_of(shape.pp, static_cast<double>(shape.pp) * own.total(), own.total(),
-                            shape.micro_batches);
-  RankView rank{own, chunk * own, others * own, {}, static_cast<double>(shape.pp - 1),
-                0,   own.weight};
-  double time = time_through(shape, rank, loop, hop);
-  if (shape.kind == ScheduleKind::kInterleaved) {
-    time += interleaved_hops(shape, own, loop.slack, hop);
-  } else if (shape.kind == ScheduleKind::kZeroBubble) {
-    std::swap(rank.before, rank.after);
-    std::swap(rank.ranks_before, rank.ranks_after);
-    time = std::max(time, time_through(shape, rank, loop, hop));
-  }
-  return Seconds(time);
-}
-
 Seconds pipeline_time(const PipelineShape& shape, const RankTimes& times) noexcept {
-  const double hop = times.hop.v;
+  const double hop = shape.pp > 1 ? times.hop.v : 0;
   const auto p = static_cast<double>(shape.pp);
   const Ends ends{work_of(times.first), shape.pp > 2 ? work_of(times.middle) : Work{},
                   shape.pp > 1 ? work_of(times.last) : Work{}, positive(p - 2)};

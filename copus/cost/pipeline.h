@@ -20,31 +20,6 @@ struct PipelineShape {
   std::int64_t micro_batches = 1;
 };
 
-// Times of one micro-batch.
-struct StageTimes {
-  // The bottleneck rank's (largest forward + backward), each summed over its vp chunks.
-  Seconds forward;
-  Seconds backward_input;
-  Seconds backward_weight;
-  Seconds all_ranks;  // forward + backward of the whole model: the sum over all ranks
-  Seconds hop;        // as PipelineTimes::hop
-
-  constexpr Seconds backward() const { return backward_input + backward_weight; }
-  constexpr Seconds work() const { return forward + backward(); }
-};
-
-// StageTimes of a pipeline whose ranks all take the same.
-constexpr StageTimes equal_stages(std::int64_t pp, Seconds forward, Seconds backward_input,
-                                  Seconds backward_weight, Seconds hop) noexcept {
-  return {forward, backward_input, backward_weight,
-          static_cast<double>(pp) * (forward + backward_input + backward_weight), hop};
-}
-
-// From the first forward to the end of the last backward on any rank. Uneven stages are taken as if
-// the bottleneck were in the slowest place, the last rank, and hops met no slack: rather too long.
-// REQUIRES: make_schedule would accept the shape.
-Seconds pipeline_time(const PipelineShape& shape, const StageTimes& times) noexcept;
-
 // A pipeline whose ranks are alike but for its ends, which carry the embedding and the head. Each
 // is one micro-batch, summed over the rank's vp chunks. One rank alone is `first`; two are `first`
 // and `last`.
@@ -55,7 +30,13 @@ struct RankTimes {
   Seconds hop;  // as PipelineTimes::hop
 };
 
-// The same, close for uneven ends too.
+// RankTimes of a pipeline whose ranks all take the same.
+constexpr RankTimes equal_ranks(const ChunkTimes& rank, Seconds hop) noexcept {
+  return {rank, rank, rank, hop};
+}
+
+// From the first forward to the end of the last backward on any rank: exact for equal ranks, close
+// for uneven ends. REQUIRES: make_schedule would accept the shape.
 Seconds pipeline_time(const PipelineShape& shape, const RankTimes& times) noexcept;
 
 // Peak number of chunk activations (each 1/vp of a rank's layers) that pipeline rank `rank` holds:
