@@ -1,5 +1,6 @@
 // copus plan: the search.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -162,7 +163,15 @@ int run(const PlanArgs& args) {
   if (!args.sweep_batch.empty()) return run_sweep(args, *job, request);
 
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
+  bool progress_shown = false;
+  if (isatty(STDERR_FILENO) != 0) {
+    request.progress = [&](std::int64_t seen) {
+      progress_shown = true;
+      fmt::print(stderr, "\r{:.0f}M plans searched …", static_cast<double>(seen) / 1e6);
+    };
+  }
   const SearchResult found = search(model, request);
+  if (progress_shown) fmt::print(stderr, "\r\033[K");
   if (found.plans.empty()) {
     if (args.job.json) {
       Json json;

@@ -1,0 +1,335 @@
+#include "copus/cost/compute.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "copus/interop/hf_config.h"
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+ModelSpec catalog_model(const std::string& name) { return load_model(name).value(); }
+
+// A GPU without imperfections: full rate at any shape, nothing but arithmetic takes time.
+ClusterSpec ideal_cluster() {
+  ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  cluster.gpu.efficiency = {1, 0, 0, 0, 1, 1, 1, Seconds(0)};
+  cluster.gpu.memory_bandwidth = BytesPerSec(std::numeric_limits<double>::infinity());
+  return cluster;
+}
+
+CostOptions ideal_options(AttentionKernel attention) {
+  CostOptions options;
+  options.attention = attention;
+  options.host_layer_forward = options.host_layer_backward = Seconds(0);
+  return options;
+}
+
+// Heads and sequences so large that the attention kernels run at their asymptotic rate, with as
+// much work in attention as in the projections, so that an error in either shows.
+constexpr std::int64_t kLong = 1 << 20;
+ModelSpec wide_model(const std::string& family) {
+  ModelSpec model;
+  model.family = family;
+  model.layers = 5;
+  model.heads = model.kv_heads = 4;
+  model.head_dim = 1 << 16;
+  model.hidden = model.heads * model.head_dim;
+  model.ffn = 3 * model.hidden;
+  model.vocab = 32'000;
+  model.max_positions = kLong;
+  if (family == "llama") {
+    model.kv_heads = 2;
+  } else if (family == "gpt2") {
+    model.gated_mlp = false;
+    model.tied_embeddings = model.dropout = true;
+    model.qkv_bias = model.attention_out_bias = model.mlp_bias = true;
+    model.norm = Norm::kLayerNorm;
+    model.positions = Positions::kLearned;
+  } else if (family == "mixtral") {
+    model.moe.experts = 8;
+    model.moe.experts_per_token = 2;
+    model.moe.expert_ffn = model.hidden;
+  } else if (family == "deepseek_v3") {
+    model.moe = {16, 4, model.hidden / 2, 1, 2, true};
+    model.mla = {true, model.hidden / 4, model.hidden / 8, 1 << 16, 1 << 15, 1 << 16};
+  }
+  return model;
+}
+constexpr const char* kFamilies[] = {"llama", "gpt2", "mixtral", "deepseek_v3"};
+
+LayerShape shape_of(std::int64_t tp, std::int64_t seq_len, Recompute recompute = Recompute::kNone) {
+  LayerShape shape;
+  shape.tp = tp;
+  shape.seq_len = seq_len;
+  shape.recompute = recompute;
+  return shape;
+}
+
+struct WholeModel {
+  PieceTime forward, backward, recompute;
+};
+WholeModel sum_pieces(const ModelSpec& model, const LayerCosts& costs) {
+  WholeModel sum;
+  auto add = [&sum](double times, const PieceCost& piece) {
+    sum.forward += times * piece.forward;
+    sum.backward += times * (piece.backward_input + piece.backward_weight);
+    sum.recompute += times * piece.recompute;
+  };
+  add(static_cast<double>(model.layers - model.moe_layers()), costs.dense);
+  add(static_cast<double>(model.moe_layers()), costs.moe);
+  add(1, costs.embedding);
+  add(1, costs.head);
+  return sum;
+}
+
+// Operations of the attention cores of one sequence, forward, over the causal half.
+double attention_flops(const ModelSpec& m, std::int64_t seq_len) {
+  const std::int64_t dims = m.mla.enabled
+                                ? m.mla.qk_nope_head_dim + m.mla.qk_rope_head_dim + m.mla.v_head_dim
+                                : 2 * m.head_dim;
+  return static_cast<double>(m.layers * m.heads * dims) * static_cast<double>(seq_len) *
+         static_cast<double>(seq_len);
+}
+
+class IdealGpu : public ::testing::TestWithParam<const char*> {
+ protected:
+  WholeModel cost(AttentionKernel attention, const LayerShape& shape) const {
+    const ClusterSpec cluster = ideal_cluster();
+    const ComputeModel compute(model_, cluster, ideal_options(attention));
+    return sum_pieces(model_, compute.layer_costs(shape));
+  }
+  double flops(Seconds time) const { return time.v * ideal_cluster().gpu.peak_bf16.v; }
+
+  ModelSpec model_ = wide_model(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(Families, IdealGpu, ::testing::ValuesIn(kFamilies),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(IdealGpu, ForwardTimeIsTheModelsOperationsOverPeak) {
+  const WholeModel fused = cost(AttentionKernel::kFused, shape_of(1, kLong));
+  const double expected = model_.forward_flops_per_token(kLong) * static_cast<double>(kLong);
+  EXPECT_NEAR(flops(fused.forward.compute) / expected, 1, 0.002);
+  EXPECT_EQ(fused.forward.total(), fused.forward.compute) << "one rank has no one to talk to";
+}
+
+TEST_P(IdealGpu, UnfusedAttentionComputesTheMaskedHalfToo) {
+  const WholeModel fused = cost(AttentionKernel::kFused, shape_of(1, kLong));
+  const WholeModel unfused = cost(AttentionKernel::kUnfused, shape_of(1, kLong));
+  EXPECT_NEAR(
+      flops(unfused.forward.compute - fused.forward.compute) / attention_flops(model_, kLong), 1,
+      0.005);
+}
+
+TEST_P(IdealGpu, BackwardIsTwiceForwardAndFusedAttentionHalfAForwardMore) {
+  const WholeModel unfused = cost(AttentionKernel::kUnfused, shape_of(1, kLong));
+  EXPECT_NEAR(unfused.backward.compute / unfused.forward.compute, 2, 0.002);
+  // Flash attention recomputes the scores: five products where the forward has two.
+  const WholeModel fused = cost(AttentionKernel::kFused, shape_of(1, kLong));
+  EXPECT_NEAR(
+      flops(fused.backward.compute - 2 * fused.forward.compute) / attention_flops(model_, kLong),
+      0.5, 0.005);
+}
+
+TEST_P(IdealGpu, SequenceParallelismDoesNotChangeTheOperations) {
+  LayerShape shape = shape_of(2, kLong);
+  const WholeModel without = cost(AttentionKernel::kFused, shape);
+  shape.sp = true;
+  const WholeModel with = cost(AttentionKernel::kFused, shape);
+  EXPECT_NEAR(with.forward.compute / without.forward.compute, 1, 1e-12);
+  EXPECT_NEAR(with.backward.compute / without.backward.compute, 1, 1e-12);
+}
+
+TEST_P(IdealGpu, MoreTokensInAMicroBatchTakeProportionallyLonger) {
+  LayerShape shape = shape_of(1, kLong);
+  const WholeModel one = cost(AttentionKernel::kFused, shape);
+  shape.micro_batch = 4;
+  const WholeModel four = cost(AttentionKernel::kFused, shape);
+  EXPECT_NEAR(four.forward.compute / one.forward.compute, 4, 1e-9);
+  EXPECT_NEAR(four.backward.compute / one.backward.compute, 4, 1e-9);
+}
+
+TEST(Matmul, UtilisationRisesWithEveryDimension) {
+  const ModelSpec model = catalog_model("llama-3-8b");
+  for (const std::string& gpu : catalog_gpu_names()) {
+    const ClusterSpec cluster = load_cluster("1x8x" + gpu).value();
+    CostOptions options;
+    if (cluster.gpu.peak_bf16.v <= 0) options.precision = Precision::kFp16;
+    const ComputeModel compute(model, cluster, options);
+    auto rate = [&](double m, double n, double k) { return m * n * k / compute.matmul(m, n, k).v; };
+    for (double m = 16; m <= 32'768; m *= 2) {
+      for (double n = 16; n <= 32'768; n *= 2) {
+        for (double k = 16; k <= 32'768; k *= 2) {
+          const double here = rate(m, n, k) * (1 - 1e-12);
+          ASSERT_GE(rate(2 * m, n, k), here) << gpu << ' ' << m << ' ' << n << ' ' << k;
+          ASSERT_GE(rate(m, 2 * n, k), here) << gpu << ' ' << m << ' ' << n << ' ' << k;
+          ASSERT_GE(rate(m, n, 2 * k), here) << gpu << ' ' << m << ' ' << n << ' ' << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(Matmul, ASmallerProductNeverTakesLonger) {
+  // However narrow: a router of eight experts, one token.
+  const ModelSpec model = catalog_model("llama-3-8b");
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  for (const double rest : {128.0, 1024.0, 8192.0}) {
+    double m = 0, n = 0, k = 0;
+    for (double x = 1; x <= 16'384; x *= 2) {
+      const double slack = 1 + 1e-9;
+      ASSERT_GE(compute.matmul(x, rest, rest).v * slack, m) << "m = " << x << ", others " << rest;
+      ASSERT_GE(compute.matmul(rest, x, rest).v * slack, n) << "n = " << x << ", others " << rest;
+      ASSERT_GE(compute.matmul(rest, rest, x).v * slack, k) << "k = " << x << ", others " << rest;
+      m = compute.matmul(x, rest, rest).v;
+      n = compute.matmul(rest, x, rest).v;
+      k = compute.matmul(rest, rest, x).v;
+    }
+  }
+}
+
+TEST(Matmul, IsBoundedByPeakByMemoryAndByItsLaunch) {
+  const ModelSpec model = catalog_model("llama-3-8b");
+  const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  const double n = 16'384;
+  EXPECT_GE(compute.matmul(n, n, n), Flops(2 * n * n * n) / cluster.gpu.peak_bf16);
+  EXPECT_GE(compute.matmul(1, n, n), Bytes(2 * n * n) / cluster.gpu.memory_bandwidth);
+  EXPECT_GE(compute.matmul(1, 1, 1), cluster.gpu.efficiency.launch);
+  EXPECT_EQ(compute.matmul(0, n, n).v, 0);
+  EXPECT_EQ(compute.matmul(n, n, n, 0).v, 0);
+}
+
+TEST(Layer, FullRecomputeAddsExactlyOneForward) {
+  for (const char* name : {"gpt3-175b", "llama-3-70b", "mixtral-8x7b", "deepseek-v3", "tiny"}) {
+    const ModelSpec model = catalog_model(name);
+    const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+    const ComputeModel compute(model, cluster, CostOptions());
+    LayerShape shape = shape_of(4, 1024);
+    const LayerCosts none = compute.layer_costs(shape);
+    shape.recompute = Recompute::kFull;
+    const LayerCosts full = compute.layer_costs(shape);
+    auto check = [&](const PieceCost& without, const PieceCost& with) {
+      EXPECT_EQ(without.recompute.total().v, 0) << name;
+      EXPECT_EQ(with.forward.total(), without.forward.total()) << name;
+      EXPECT_DOUBLE_EQ((with.backward() + -1.0 * without.backward()).total().v,
+                       without.forward.total().v)
+          << name;
+    };
+    if (model.moe_layers() < model.layers) check(none.dense, full.dense);
+    if (model.is_moe()) check(none.moe, full.moe);
+    EXPECT_EQ(full.head.recompute.total().v, 0) << "logits are kept";
+  }
+}
+
+TEST(Layer, SelectiveRecomputeRepeatsTheAttentionCoreAlone) {
+  const ModelSpec model = catalog_model("gpt3-175b");
+  const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  const LayerCosts full = compute.layer_costs(shape_of(8, 2048, Recompute::kFull));
+  const LayerCosts selective = compute.layer_costs(shape_of(8, 2048, Recompute::kSelective));
+  EXPECT_GT(selective.dense.recompute.total().v, 0);
+  EXPECT_LT(selective.dense.recompute.total(), full.dense.recompute.total() * 0.3);
+  EXPECT_EQ(selective.dense.recompute.tp.v, 0);
+}
+
+TEST(Layer, TakesAtLeastTheTimeThatTheHostNeedsToIssueIt) {
+  const ModelSpec model = catalog_model("tiny");
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  CostOptions options;
+  options.host_layer_forward = microseconds(1000);
+  options.host_layer_backward = microseconds(3000);
+  const ComputeModel compute(model, cluster, options);
+  const PieceCost layer = compute.layer_costs(shape_of(1, 16, Recompute::kFull)).dense;
+  EXPECT_DOUBLE_EQ(layer.forward.compute.v, 1e-3);
+  EXPECT_NEAR((layer.backward_input.compute + layer.backward_weight.compute).v, 3e-3, 1e-12);
+  EXPECT_GT(layer.backward_input.compute.v, 0);
+  EXPECT_GT(layer.backward_weight.compute.v, 0);
+  EXPECT_DOUBLE_EQ(layer.recompute.compute.v, 1e-3);
+}
+
+TEST(Layer, TheHostIsNoLimitToALargeOne) {
+  const ModelSpec model = catalog_model("gpt3-175b");
+  const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
+  CostOptions no_floor;
+  no_floor.host_layer_forward = no_floor.host_layer_backward = Seconds(0);
+  const PieceCost with =
+      ComputeModel(model, cluster, CostOptions()).layer_costs(shape_of(1, 2048)).dense;
+  const PieceCost without =
+      ComputeModel(model, cluster, no_floor).layer_costs(shape_of(1, 2048)).dense;
+  EXPECT_EQ(with.forward.compute, without.forward.compute);
+  EXPECT_EQ(with.backward().compute, without.backward().compute);
+}
+
+TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
+  const ModelSpec model = catalog_model("gpt3-175b");
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  Seconds least(std::numeric_limits<double>::infinity()), most(-1);
+  for (const std::int64_t tp : {1, 2, 4, 8, 16}) {
+    const PieceTime forward = compute.layer_costs(shape_of(tp, 2048)).dense.forward;
+    EXPECT_LT(forward.compute, least) << tp;
+    EXPECT_GT(forward.tp, most) << tp;
+    least = forward.compute;
+    most = forward.tp;
+  }
+}
+
+TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
+  const ModelSpec model = catalog_model("mixtral-8x7b");
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  LayerShape shape = shape_of(1, 4096);
+  EXPECT_EQ(compute.layer_costs(shape).moe.forward.ep.v, 0);
+  shape.ep = 8;
+  const PieceCost layer = compute.layer_costs(shape).moe;
+  EXPECT_GT(layer.forward.ep.v, 0);
+  EXPECT_EQ(layer.forward.ep, layer.backward_input.ep) << "each is the other's transpose";
+}
+
+TEST(Layer, ContextParallelismSplitsTheTokens) {
+  const ModelSpec model = catalog_model("llama-3-8b");
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  LayerShape shape = shape_of(1, 65'536);
+  const PieceCost whole = compute.layer_costs(shape).dense;
+  shape.cp = 8;
+  const PieceCost eighth = compute.layer_costs(shape).dense;
+  EXPECT_EQ(whole.forward.cp.v, 0);
+  EXPECT_GT(eighth.forward.cp.v, 0);
+  EXPECT_NEAR(whole.forward.compute / eighth.forward.compute, 8, 0.5);
+}
+
+TEST(Precision, Fp8SpeedsTheLayersButNotTheHead) {
+  const ModelSpec model = catalog_model("llama-3-70b");
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  CostOptions fp8;
+  fp8.precision = Precision::kFp8;
+  const LayerCosts wide =
+      ComputeModel(model, cluster, CostOptions()).layer_costs(shape_of(1, 8192));
+  const LayerCosts narrow = ComputeModel(model, cluster, fp8).layer_costs(shape_of(1, 8192));
+  EXPECT_LT(narrow.dense.forward.compute, wide.dense.forward.compute * 0.75);
+  EXPECT_GE(narrow.head.forward.compute, wide.head.forward.compute * 0.99);
+}
+
+TEST(Attention, IsFusedWhereTheGpuHasAKernelAndTheModelNoDropout) {
+  const ModelSpec llama = catalog_model("llama-3-8b"), gpt = catalog_model("gpt3-175b");
+  const ClusterSpec a100 = load_cluster("1x8xA100-80GB-SXM").value();
+  const ClusterSpec v100 = load_cluster("1x8xV100-16GB-SXM").value();
+  CostOptions fp16;
+  fp16.precision = Precision::kFp16;
+  EXPECT_TRUE(ComputeModel(llama, a100, fp16).fused_attention());
+  EXPECT_FALSE(ComputeModel(gpt, a100, fp16).fused_attention());
+  EXPECT_FALSE(ComputeModel(llama, v100, fp16).fused_attention());
+  fp16.attention = AttentionKernel::kFused;
+  EXPECT_TRUE(ComputeModel(gpt, a100, fp16).fused_attention());
+  fp16.attention = AttentionKernel::kUnfused;
+  EXPECT_FALSE(ComputeModel(llama, a100, fp16).fused_attention());
+}
+
+}  // namespace
+}  // namespace copus

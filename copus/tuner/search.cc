@@ -12,6 +12,8 @@ namespace {
 
 using Int = std::int64_t;
 
+constexpr Int kProgressEvery = 1 << 20;  // plans: about half a second
+
 std::vector<Int> divisors(Int n) {
   std::vector<Int> small, large;
   for (Int i = 1; i * i <= n; ++i) {
@@ -84,10 +86,11 @@ class Shortlist {
 // Walks the space. Order of the loops: what ShapeCosts depends on outside, the rest inside.
 class Walk {
  public:
-  Walk(const StepModel& model, const PartialPlan& fixed, Shortlist& shortlist)
+  Walk(const StepModel& model, const SearchRequest& request, Shortlist& shortlist)
       : model_(model),
         spec_(model.model()),
-        fixed_(fixed),
+        fixed_(request.fixed),
+        progress_(request.progress),
         shortlist_(shortlist),
         gpus_(model.cluster().gpus()) {}
 
@@ -113,7 +116,7 @@ class Walk {
               plan_.recompute = r;
               for (const Int b : choices("micro_batch", fixed_.plan.micro_batch, batch_divisors)) {
                 plan_.micro_batch = b;
-                walk_pipelines(gpu_divisors);
+                if (!walk_pipelines(gpu_divisors)) break;
               }
             }
           }
@@ -147,7 +150,8 @@ class Walk {
     return !spec_.is_moe() || spec_.moe.expert_ffn % tp == 0;
   }
 
-  void walk_pipelines(const std::vector<Int>& gpu_divisors) {
+  // False: one layer of such a micro-batch is more than a GPU holds, so larger ones need no look.
+  bool walk_pipelines(const std::vector<Int>& gpu_divisors) {
     bool have_costs = false;
     const Int rest = gpus_ / (plan_.tp * plan_.cp);
     const Int batch = model_.global_batch();
@@ -162,9 +166,11 @@ class Walk {
       if (!have_costs) {
         costs_ = model_.shape_costs(plan_);
         have_costs = true;
+        if (feasible_ > 0 && costs_.activations.working > model_.capacity()) return false;
       }
       walk_schedules();
     }
+    return true;
   }
 
   void walk_schedules() {
@@ -227,6 +233,7 @@ class Walk {
 
   void consider(const StepEstimate& estimate, const StageSplit& split, bool equal) {
     ++searched_;
+    if (progress_ && searched_ % kProgressEvery == 0) progress_(searched_);
     const Bytes need = estimate.memory.total();
     if (!(need <= model_.budget())) {
       if (feasible_ == 0 && (least_bytes_.v <= 0 || need < least_bytes_)) {
@@ -242,6 +249,7 @@ class Walk {
   const StepModel& model_;
   const ModelSpec& spec_;
   const PartialPlan& fixed_;
+  const std::function<void(Int)>& progress_;
   Shortlist& shortlist_;
   Int gpus_;
   ParallelPlan plan_;
@@ -267,7 +275,7 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
   // A few more than are reported, since the timeline may reorder near-ties.
   const auto top = static_cast<std::size_t>(std::max<Int>(1, request.top));
   Shortlist shortlist(top + 6, request.variants);
-  Walk walk(model, request.fixed, shortlist);
+  Walk walk(model, request, shortlist);
   walk.run();
 
   SearchResult result;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct SearchRequest {
   // false: one entry per layout (tp, cp, ep, pp, dp), its best variant. true: every variant
   // competes.
   bool variants = false;
+  // Called now and then with the number of plans seen so far.
+  std::function<void(std::int64_t)> progress = nullptr;
 };
 
 struct RankedPlan {

@@ -1,0 +1,95 @@
+#include "copus/cost/options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace copus {
+namespace {
+
+std::string error_of(const std::string& text) {
+  const Result<CostOptions> result = apply_assumptions(CostOptions(), text);
+  EXPECT_FALSE(result.has_value()) << text;
+  return result ? "" : result.error().message;
+}
+
+TEST(Assumptions, OfNothingAreTheDefaults) {
+  const CostOptions options = apply_assumptions(CostOptions(), "").value();
+  EXPECT_EQ(options_to_json(options), options_to_json(CostOptions()));
+}
+
+TEST(Assumptions, AreReadInTheUnitOfTheirName) {
+  const CostOptions options =
+      apply_assumptions(CostOptions(),
+                        "attention=unfused,grad_overlap=none,tp_skew_us=12.5,step_overhead_ms=3,"
+                        "fixed_memory_gib=4,tp_overlap=0.5,optimizer_bytes=8")
+          .value();
+  EXPECT_EQ(options.attention, AttentionKernel::kUnfused);
+  EXPECT_EQ(options.grad_overlap, GradOverlap::kNone);
+  EXPECT_DOUBLE_EQ(options.tp_skew.v, 12.5e-6);
+  EXPECT_DOUBLE_EQ(options.step_overhead.v, 3e-3);
+  EXPECT_DOUBLE_EQ(options.fixed_memory.v, gib(4).v);
+  EXPECT_DOUBLE_EQ(options.tp_overlap, 0.5);
+  EXPECT_DOUBLE_EQ(options.optimizer_bytes, 8);
+}
+
+TEST(Assumptions, ThatAreNotStatedStayAsTheyWere) {
+  CostOptions before;
+  before.cp_overlap = 0.25;
+  EXPECT_DOUBLE_EQ(apply_assumptions(before, "tp_overlap=1").value().cp_overlap, 0.25);
+}
+
+TEST(Assumptions, AreAllPrintedAndReadBack) {
+  // Every key but the precision, which has a flag of its own, is an option of --assume.
+  const Json json = options_to_json(CostOptions());
+  EXPECT_GE(json.size(), 10u);
+  for (const auto& [name, value] : json.items()) {
+    if (name == "precision") continue;
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const Result<CostOptions> read = apply_assumptions(CostOptions(), name + "=" + text);
+    ASSERT_TRUE(read.has_value()) << read.error().message;
+    const Json printed = options_to_json(*read);
+    if (value.is_string()) {
+      EXPECT_EQ(printed[name], value);
+    } else {
+      EXPECT_DOUBLE_EQ(printed[name].get<double>(), value.get<double>()) << name;
+    }
+  }
+}
+
+TEST(Assumptions, OfAnUnknownNameAreAnErrorWithTheNearest) {
+  const std::string error = error_of("tp_overlp=1");
+  EXPECT_NE(error.find("tp_overlp"), std::string::npos) << error;
+  EXPECT_NE(error.find("tp_overlap"), std::string::npos) << error;
+}
+
+TEST(Assumptions, OutOfRangeNameTheValueAndTheRange) {
+  for (const char* value : {"-0.1", "1.5", "nan", "inf", "-inf", "1e999", "", "x", "0.5x", "0,5"}) {
+    const std::string error = error_of(std::string("tp_overlap=") + value);
+    EXPECT_NE(error.find("tp_overlap"), std::string::npos) << error;
+    EXPECT_NE(error.find("want"), std::string::npos) << error;
+  }
+  EXPECT_NE(error_of("attention=flash").find("auto, fused or unfused"), std::string::npos);
+  EXPECT_NE(error_of("grad_overlap=yes").find("auto, none or last_backward"), std::string::npos);
+}
+
+TEST(Assumptions, WithoutAValueAreAnError) {
+  EXPECT_NE(error_of("tp_overlap").find("name=value"), std::string::npos);
+  EXPECT_NE(error_of("tp_overlap=1,").find("want"), std::string::npos);
+  EXPECT_NE(error_of(",").find("want"), std::string::npos);
+  EXPECT_NE(error_of("=").find("want"), std::string::npos);
+}
+
+TEST(GradientBytes, FollowThePrecisionUnlessStated) {
+  CostOptions options;
+  EXPECT_EQ(gradient_bytes(options), 4);
+  options.precision = Precision::kFp16;
+  EXPECT_EQ(gradient_bytes(options), 2);
+  options.precision = Precision::kFp32;
+  EXPECT_EQ(gradient_bytes(options), 4);
+  options.grad_bytes = 1;
+  EXPECT_EQ(gradient_bytes(options), 1);
+}
+
+}  // namespace
+}  // namespace copus
