@@ -57,7 +57,7 @@ std::string why_nothing(const StepModel& model, const SearchResult& found) {
   return fmt::format(
       "none of {} layouts fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}",
       found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()),
-      to_gib(model.capacity()), c.estimate.memory_rank);
+      to_gib(model.budget()), c.estimate.memory_rank);
 }
 
 void print_search(const Job& job, const StepModel& model, const SearchResult& found,

@@ -6,8 +6,9 @@
 namespace copus {
 namespace {
 
-// Head dimension and sequence length at which the fused attention kernel reaches half its rate:
-// fitted to causal attention on one H200 at head dimension 128, 1,024 to 16,384 tokens.
+// Sequence length at which the fused attention kernel reaches half its rate: fitted to causal
+// attention on one H200 at head dimension 128, 1,024 to 8,192 tokens. That of the head dimension is
+// an assumption: 84% at 128, 73% at 64.
 constexpr double kAttentionHalfDim = 24;
 constexpr double kAttentionHalfLength = 200;
 // Head dimension at which the batched products of unfused attention reach half the rate of a large
@@ -189,7 +190,8 @@ void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const
 }
 
 // `regions`: column-then-row-parallel pairs, each an all-reduce forward and one backward; with
-// sequence parallelism a reduce-scatter and an all-gather in its place.
+// sequence parallelism a reduce-scatter and an all-gather in its place. The input that sequence
+// parallelism gathers once more for the weight gradient arrives under the input gradient: hidden.
 void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
                                    PieceCost& cost) const noexcept {
   if (s.tp <= 1) return;

@@ -32,11 +32,14 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     latent = d(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
   }
   double attention = replicated * h * (2 * e + mask) + t * (q + kv + v_out + latent) * e;
+  // Unfused: the softmax, and with dropout its mask and result. Recompute drops them after the
+  // forward pass, but a layer's backward has them whole.
+  double scores = 0;
   if (fused_attention) {
     attention += t * heads * 4;  // log-sum-exp
-  } else if (s.recompute == Recompute::kNone) {
-    // Softmax, and with dropout its mask and result.
-    attention += heads * t * d(s.seq_len) * (e + (model.dropout ? 1 + e : 0));
+  } else {
+    scores = heads * t * d(s.seq_len) * (e + (model.dropout ? 1 + e : 0));
+    if (s.recompute == Recompute::kNone) attention += scores;
   }
 
   // MLP: norm input and output, inside the activation function and behind it.
@@ -51,11 +54,12 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   const Bytes dense(attention + dense_mlp), moe(model.is_moe() ? attention + moe_mlp : 0.0);
   if (s.recompute == Recompute::kFull) {
     bytes.dense = bytes.moe = Bytes(replicated * h * e);
-    bytes.working = max(dense, moe);
+    bytes.working = max(dense, moe) + Bytes(scores);
   } else {
     bytes.dense = dense;
     bytes.moe = moe;
     bytes.working = Bytes(t * std::max(d(model.ffn) * (model.gated_mlp ? 2 : 1) / tp, h) * e);
+    if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
   bytes.embedding = Bytes(replicated * h * mask);
   // Logits in the compute type, an FP32 copy that becomes softmax and then gradient in place.

@@ -101,6 +101,7 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions =
       f.integer_or("max_position_embeddings", defaults.max_positions, 1, kMaxPositions);
+  m.rope_theta = f.number_or("rope_theta", 10000, 1, 1e12);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
 }
 
@@ -168,6 +169,7 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   m.kv_heads = m.heads;  // the latent is unfolded into keys and values of every head
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions = f.integer_or("max_position_embeddings", 4096, 1, kMaxPositions);
+  m.rope_theta = f.number_or("rope_theta", 10000, 1, 1e12);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
   read_attention_bias(c, m);
 

@@ -40,6 +40,12 @@ void add_model(const ModelSpec& m, std::vector<std::string>& args) {
   args.push_back(fmt::format("--max-position-embeddings {}", m.max_positions));
   args.push_back(m.positions == Positions::kRope ? "--position-embedding-type rope"
                                                  : "--position-embedding-type learned_absolute");
+  if (m.positions == Positions::kRope)
+    args.push_back(fmt::format("--rotary-base {:.0f}", m.rope_theta));
+  if (!m.dropout) {
+    args.push_back("--attention-dropout 0");
+    args.push_back("--hidden-dropout 0");
+  }
   args.push_back(m.norm == Norm::kRmsNorm ? "--normalization RMSNorm"
                                           : "--normalization LayerNorm");
   if (m.gated_mlp) args.push_back("--swiglu");

@@ -146,10 +146,9 @@ Result<ClusterSpec> cluster_from_shape(std::string_view text) {
     return make_error("cluster: got {:?}; want NODESxGPUSxGPU, as 4x8xH100-80GB-SXM",
                       text.substr(0, 80));
   }
-  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   COPUS_TRY(const std::int64_t nodes,
-            parse_integer(text.substr(0, first), "cluster: nodes", 1, kAny));
-  COPUS_TRY(const std::int64_t per_node, parse_integer(middle, "cluster: GPUs per node", 1, kAny));
+            parse_integer(text.substr(0, first), "cluster: nodes", 1, kMaxGpus));
+  COPUS_TRY(const std::int64_t per_node, parse_integer(middle, "cluster: GPUs per node", 1, kMaxGpus));
   // As doubles: the product of two counts that only a typing error makes this large may not fit 64
   // bits.
   const double total = static_cast<double>(nodes) * static_cast<double>(per_node);

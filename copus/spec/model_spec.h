@@ -53,6 +53,8 @@ struct ModelSpec {
   bool tied_embeddings = false;
   Norm norm = Norm::kRmsNorm;
   Positions positions = Positions::kRope;
+  double rope_theta =
+      10000;  // base of the rotary frequencies; costs nothing, but a launch needs it
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;

@@ -1,0 +1,384 @@
+#include "copus/tuner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "copus/interop/hf_config.h"
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+using Int = std::int64_t;
+
+// A job by catalog names, ready to be searched.
+struct Job {
+  ModelSpec model;
+  ClusterSpec cluster;
+  Int seq_len, global_batch;
+  std::unique_ptr<StepModel> step;
+
+  Job(ModelSpec spec, const std::string& cluster_name, Int tokens, Int batch, double memory_gib = 0)
+      : model(std::move(spec)),
+        cluster(load_cluster(cluster_name).value()),
+        seq_len(tokens),
+        global_batch(batch) {
+    if (memory_gib > 0) cluster.gpu.memory = gib(memory_gib);
+    CostOptions options;
+    if (cluster.gpu.peak_bf16.v <= 0) options.precision = Precision::kFp16;
+    step = std::make_unique<StepModel>(model, cluster, seq_len, global_batch, options);
+  }
+  Job(const std::string& name, const std::string& cluster_name, Int tokens, Int batch,
+      double memory_gib = 0)
+      : Job(load_model(name).value(), cluster_name, tokens, batch, memory_gib) {}
+
+  SearchResult find(const std::string& fix = "", Int top = 10, bool variants = false) const {
+    SearchRequest request;
+    if (!fix.empty()) request.fixed = parse_plan_text(fix, "--fix").value();
+    request.top = top;
+    request.variants = variants;
+    return search(*step, request);
+  }
+  Result<void> validate(const ParallelPlan& plan) const {
+    return plan.validate(model, cluster, seq_len, global_batch);
+  }
+  bool fits(const StepEstimate& estimate) const {
+    return estimate.memory.total() <= step->budget();
+  }
+};
+
+ModelSpec small_moe() {
+  ModelSpec model = load_model("tiny").value();
+  model.moe = {4, 2, 256, 1, 1, false};
+  return model;
+}
+
+// The space by nested loops: every plan that validate() lets pass, played out by predict().
+struct BruteForce {
+  Int plans = 0;
+  Int feasible = 0;
+  Seconds best = Seconds(std::numeric_limits<double>::infinity());
+  ParallelPlan best_plan;
+
+  void consider(const Job& job, const ParallelPlan& plan) {
+    if (!job.validate(plan)) return;
+    ++plans;
+    const StepEstimate estimate = job.step->predict(plan);
+    if (!job.fits(estimate)) return;
+    ++feasible;
+    if (estimate.time < best) {
+      best = estimate.time;
+      best_plan = plan;
+    }
+  }
+
+  // Equal stages where the layers divide, and the balanced ones where they are others.
+  void consider_splits(const Job& job, ParallelPlan plan) {
+    plan.stage_layers.clear();
+    consider(job, plan);
+    const Int chunks = plan.pp * plan.vp;
+    if (chunks == 1) return;
+    plan.stage_layers = expand(job.step->balanced(plan, job.step->shape_costs(plan)), chunks);
+    const bool equal = std::all_of(plan.stage_layers.begin(), plan.stage_layers.end(),
+                                   [&](Int layers) { return layers == plan.stage_layers.front(); });
+    if (!equal) consider(job, plan);
+  }
+
+  explicit BruteForce(const Job& job) {
+    const Int gpus = job.cluster.gpus();
+    ParallelPlan p;
+    for (p.tp = 1; p.tp <= gpus; ++p.tp) {
+      for (p.cp = 1; p.cp <= gpus; ++p.cp) {
+        for (p.pp = 1; p.pp <= std::min(gpus, job.model.layers); ++p.pp) {
+          if (gpus % (p.tp * p.cp * p.pp) != 0) continue;
+          p.dp = gpus / (p.tp * p.cp * p.pp);
+          for (p.ep = 1; p.ep <= gpus; ++p.ep) {
+            for (p.vp = 1; p.vp <= job.model.layers / p.pp; ++p.vp) {
+              p.schedule = p.vp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
+              for (p.micro_batch = 1; p.micro_batch <= job.global_batch; ++p.micro_batch) {
+                for (const Recompute r :
+                     {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+                  p.recompute = r;
+                  for (p.zero = 0; p.zero <= 3; ++p.zero) {
+                    if (p.zero > 0 && p.dp * p.cp == 1) continue;  // nothing to shard over
+                    for (const bool sp : {false, true}) {
+                      p.sp = sp;
+                      consider_splits(job, p);
+                    }
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+TEST(Search, FindsWhatBruteForceFinds) {
+  const Job jobs[] = {
+      Job("tiny", "1x4xH100-80GB-SXM", 128, 8),
+      Job("tiny", "1x6xA100-80GB-SXM", 96, 12),
+      Job("llama-3.2-1b", "1x8xH100-80GB-SXM", 1024, 16),
+      Job("llama-3.2-1b", "2x4xA100-40GB-SXM", 2048, 16, 16),  // much of it does not fit
+      Job("gpt2-xl", "2x4xV100-16GB-SXM", 1024, 8),
+      Job(small_moe(), "1x8xH100-80GB-SXM", 128, 8),
+      Job(small_moe(), "2x3xA100-80GB-SXM", 128, 6),
+  };
+  for (const Job& job : jobs) {
+    const BruteForce all(job);
+    const SearchResult found = job.find();
+    SCOPED_TRACE(job.model.name + " on " + job.cluster.name);
+    std::printf("%-14s %-20s %lld plans, %lld fit, best %s\n", job.model.name.c_str(),
+                job.cluster.name.c_str(), static_cast<long long>(all.plans),
+                static_cast<long long>(all.feasible), short_name(all.best_plan).c_str());
+    EXPECT_EQ(found.searched, all.plans);
+    EXPECT_EQ(found.feasible, all.feasible);
+    ASSERT_FALSE(found.plans.empty());
+    // A variant must be 0.1% faster to replace a simpler one of the same layout.
+    EXPECT_GE(found.plans[0].estimate.time / all.best, 1 - 1e-12);
+    EXPECT_LE(found.plans[0].estimate.time / all.best, 1.003)
+        << short_name(found.plans[0].plan) << " against " << short_name(all.best_plan);
+  }
+}
+
+class EverySearch : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(
+    Pins, EverySearch,
+    ::testing::Values("", "tp=2", "pp=4", "dp=4", "cp=2", "zero=1", "zero=3", "recompute=full",
+                      "sp=1", "sp=0,tp=4", "vp=2", "schedule=gpipe", "schedule=zero_bubble,pp=4",
+                      "schedule=interleaved", "schedule=1f1b,pp=2", "micro_batch=2,zero=0", "ep=2",
+                      "ep=4", "ep=3", "tp=2,pp=2,dp=4,micro_batch=1,zero=1,recompute=none,sp=1",
+                      "pp=2,split=10-22", "split=4-28,pp=2,zero=0"));
+
+TEST_P(EverySearch, ReturnsValidPlansThatFitAndHonourThePins) {
+  const PartialPlan fixed =
+      *GetParam() == '\0' ? PartialPlan{} : parse_plan_text(GetParam(), "--fix").value();
+  for (const char* name : {"llama-3-8b", "mixtral-8x7b"}) {
+    const Job job(name, "2x8xH100-80GB-SXM", 2048, 64);
+    for (const bool variants : {false, true}) {
+      const SearchResult found = job.find(GetParam(), 12, variants);
+      EXPECT_LE(found.plans.size(), 12u);
+      Seconds before(0);
+      for (const RankedPlan& ranked : found.plans) {
+        const ParallelPlan& p = ranked.plan;
+        const Result<void> valid = job.validate(p);
+        ASSERT_TRUE(valid.has_value()) << short_name(p) << ": " << valid.error().message;
+        EXPECT_TRUE(job.fits(ranked.estimate)) << short_name(p);
+        EXPECT_GE(ranked.estimate.time.v, before.v) << "not sorted";
+        before = ranked.estimate.time;
+        EXPECT_EQ(job.step->predict(p).time.v, ranked.estimate.time.v) << short_name(p);
+
+        auto pinned = [&](const char* field, auto ParallelPlan::*member) {
+          if (!fixed.has(field)) return;
+          EXPECT_EQ(p.*member, fixed.plan.*member) << field;
+        };
+        pinned("tp", &ParallelPlan::tp);
+        pinned("cp", &ParallelPlan::cp);
+        pinned("pp", &ParallelPlan::pp);
+        pinned("vp", &ParallelPlan::vp);
+        pinned("dp", &ParallelPlan::dp);
+        pinned("ep", &ParallelPlan::ep);
+        pinned("micro_batch", &ParallelPlan::micro_batch);
+        pinned("zero", &ParallelPlan::zero);
+        pinned("recompute", &ParallelPlan::recompute);
+        pinned("sp", &ParallelPlan::sp);
+        pinned("schedule", &ParallelPlan::schedule);
+        pinned("split", &ParallelPlan::stage_layers);
+      }
+    }
+  }
+}
+
+TEST(Search, ReportsEachLayoutOnceUnlessAskedForVariants) {
+  const Job job("llama-3-8b", "2x8xH100-80GB-SXM", 2048, 64);
+  auto layout = [](const ParallelPlan& p) {
+    return std::to_string(p.tp) + "." + std::to_string(p.cp) + "." + std::to_string(p.pp) + "." +
+           std::to_string(p.dp);
+  };
+  auto distinct = [](std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    return static_cast<std::size_t>(std::unique(names.begin(), names.end()) - names.begin());
+  };
+  for (const bool variants : {false, true}) {
+    const SearchResult found = job.find("", 20, variants);
+    ASSERT_EQ(found.plans.size(), 20u);
+    std::vector<std::string> layouts, plans;
+    for (const RankedPlan& ranked : found.plans) {
+      layouts.push_back(layout(ranked.plan));
+      plans.push_back(plan_to_json(ranked.plan).dump());
+    }
+    EXPECT_EQ(distinct(plans), 20u) << "the same plan twice";
+    if (variants) {
+      EXPECT_LT(distinct(layouts), 20u);
+    } else {
+      EXPECT_EQ(distinct(layouts), 20u);
+    }
+  }
+}
+
+TEST(Search, CountsAreConsistent) {
+  const Job job("llama-3-70b", "4x8xH100-80GB-SXM", 4096, 64);
+  const SearchResult found = job.find();
+  EXPECT_GT(found.searched, found.feasible);
+  EXPECT_GT(found.feasible, 0);
+  EXPECT_LE(static_cast<Int>(found.plans.size()), found.feasible);
+  EXPECT_FALSE(found.closest.has_value());
+  EXPECT_GT(found.search_time.v, 0);
+  // Pinning a field looks at a part of the space, and the parts make the whole.
+  Int searched = 0, feasible = 0;
+  for (const char* fix : {"recompute=none", "recompute=selective", "recompute=full"}) {
+    const SearchResult part = job.find(fix);
+    EXPECT_LT(part.searched, found.searched);
+    searched += part.searched;
+    feasible += part.feasible;
+  }
+  EXPECT_EQ(searched, found.searched);
+  EXPECT_EQ(feasible, found.feasible);
+}
+
+TEST(Search, APinCannotMakeTheBestFaster) {
+  const Job job("llama-3-8b", "2x8xH100-80GB-SXM", 2048, 64);
+  const Seconds best = job.find().plans[0].estimate.time;
+  for (const char* fix : {"tp=8", "pp=4", "zero=0", "recompute=full", "micro_batch=1", "vp=1"}) {
+    const SearchResult found = job.find(fix);
+    ASSERT_FALSE(found.plans.empty()) << fix;
+    EXPECT_GE(found.plans[0].estimate.time.v, best.v * 0.998) << fix;
+  }
+}
+
+TEST(Search, SaysWhatComesClosestWhenNothingFits) {
+  const Job job("gpt3-175b", "1x8xV100-16GB-SXM", 2048, 64);
+  const SearchResult found = job.find();
+  EXPECT_GT(found.searched, 0);
+  EXPECT_EQ(found.feasible, 0);
+  EXPECT_TRUE(found.plans.empty());
+  ASSERT_TRUE(found.closest.has_value());
+  EXPECT_TRUE(job.validate(found.closest->plan).has_value());
+  const double least = found.closest->estimate.memory.total().v;
+  EXPECT_GT(least, job.step->budget().v);
+  EXPECT_LT(least, job.step->predict(parse_plan_text("tp=8", "").value().plan).memory.total().v);
+}
+
+TEST(Search, AnEmptySpaceIsNoPlans) {
+  const Job job("llama-3-8b", "1x7xH100-80GB-SXM", 2048, 4);  // 7 divides nothing of it
+  const SearchResult found = job.find("tp=7");
+  EXPECT_EQ(found.searched, 0);
+  EXPECT_TRUE(found.plans.empty());
+  EXPECT_FALSE(found.closest.has_value());
+}
+
+TEST(Search, IsDeterministic) {
+  const Job job("mixtral-8x7b", "4x8xH100-80GB-SXM", 4096, 128);
+  const SearchResult first = job.find("", 10, true), second = job.find("", 10, true);
+  ASSERT_EQ(first.plans.size(), second.plans.size());
+  EXPECT_EQ(first.searched, second.searched);
+  EXPECT_EQ(first.feasible, second.feasible);
+  for (std::size_t i = 0; i < first.plans.size(); ++i) {
+    EXPECT_EQ(first.plans[i].plan, second.plans[i].plan);
+    EXPECT_EQ(first.plans[i].estimate.time.v, second.plans[i].estimate.time.v);
+  }
+}
+
+// COPUS: at a small batch one replica's micro-batches fill a pipeline where data parallelism would
+// pay its reduction for nothing; at a large batch the reduction is lost in the step.
+TEST(Search, ShiftsFromPipelineToDataParallelismAsTheBatchGrows) {
+  Int last_dp = 0;
+  for (const Int batch : {16, 32, 64, 128, 256, 512}) {
+    const Job job("llama-3.2-3b", "1x8xH100-80GB-SXM", 2048, batch);
+    const SearchResult found = job.find("zero=0,recompute=none");
+    ASSERT_FALSE(found.plans.empty());
+    const ParallelPlan& best = found.plans[0].plan;
+    std::printf("batch %4lld: %s\n", static_cast<long long>(batch), short_name(best).c_str());
+    EXPECT_EQ(best.tp, 1) << batch;
+    EXPECT_GE(best.dp, last_dp) << batch;
+    last_dp = best.dp;
+    if (batch == 16) {
+      EXPECT_GE(best.pp, 4) << short_name(best);
+    }
+    if (batch == 512) {
+      EXPECT_EQ(best.dp, 8) << short_name(best);
+      EXPECT_EQ(best.pp, 1) << short_name(best);
+    }
+  }
+}
+
+TEST(MegatronHeuristic, KeepsTensorParallelismInsideTheNodeAndPipelinesOnlyBeyondIt) {
+  struct Case {
+    const char* model;
+    const char* cluster;
+  };
+  for (const Case& c : {Case{"llama-3-8b", "2x8xH100-80GB-SXM"},
+                        {"llama-3-70b", "8x8xH100-80GB-SXM"},
+                        {"gpt3-175b", "64x8xH100-80GB-SXM"},
+                        {"llama-3.2-1b", "1x8xH100-80GB-SXM"},
+                        {"llama-3-70b", "32x4xA100-80GB-SXM"}}) {
+    const Job job(c.model, c.cluster, 2048, 512);
+    const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, {});
+    ASSERT_TRUE(usual.has_value()) << c.model;
+    const ParallelPlan& p = usual->plan;
+    EXPECT_TRUE(job.validate(p).has_value()) << short_name(p);
+    EXPECT_TRUE(job.fits(usual->estimate)) << short_name(p);
+    EXPECT_LE(p.tp, job.cluster.gpus_per_node) << short_name(p);
+    if (p.pp > 1) {
+      EXPECT_EQ(p.tp, job.cluster.gpus_per_node) << short_name(p);
+    }
+    EXPECT_EQ(p.zero, p.dp > 1 ? 1 : 0) << short_name(p);
+    EXPECT_EQ(p.sp, p.tp > 1) << short_name(p);
+    // What the search finds is no worse: the heuristic's choice is one of its candidates.
+    EXPECT_LE(job.find().plans[0].estimate.time.v, usual->estimate.time.v * 1.002) << c.model;
+  }
+}
+
+TEST(MegatronHeuristic, TakesTheLeastTensorParallelismThatFits) {
+  const Job small("llama-3.2-1b", "1x8xH100-80GB-SXM", 2048, 512);
+  EXPECT_EQ(megatron_heuristic(*small.step, {}).value().plan.tp, 1);
+  const Job large("llama-3-70b", "8x8xH100-80GB-SXM", 2048, 512);
+  EXPECT_GT(megatron_heuristic(*large.step, {}).value().plan.tp, 1);
+}
+
+TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
+  const Job job("llama-3-8b", "2x8xH100-80GB-SXM", 2048, 512);
+  const PartialPlan pinned = parse_plan_text("tp=4,zero=0,recompute=full", "--fix").value();
+  const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, pinned);
+  ASSERT_TRUE(usual.has_value());
+  EXPECT_EQ(usual->plan.tp, 4);
+  EXPECT_EQ(usual->plan.zero, 0);
+  EXPECT_EQ(usual->plan.recompute, Recompute::kFull);
+  const Job hopeless("gpt3-175b", "1x8xV100-16GB-SXM", 2048, 64);
+  EXPECT_FALSE(megatron_heuristic(*hopeless.step, {}).has_value());
+}
+
+TEST(ExplainDifference, NamesBothPlansAndThePartsThatDecide) {
+  const Job job("llama-3-70b", "8x8xH100-80GB-SXM", 4096, 128);
+  auto ranked = [&](const char* text) {
+    const ParallelPlan plan = parse_plan_text(text, "--plan").value().plan;
+    return RankedPlan{plan, job.step->predict(plan)};
+  };
+  RankedPlan a = ranked("tp=8,sp=1,pp=4,dp=2,zero=1"), b = ranked("tp=4,sp=1,pp=8,dp=2,zero=1");
+  if (b.estimate.time < a.estimate.time) std::swap(a, b);
+  const std::string text = explain_difference(a, b);
+  EXPECT_NE(text.find(short_name(a.plan)), std::string::npos) << text;
+  EXPECT_NE(text.find(short_name(b.plan)), std::string::npos) << text;
+  EXPECT_NE(text.find("tensor-parallel traffic"), std::string::npos) << text;
+  EXPECT_NE(text.find("pipeline bubble"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+}
+
+TEST(ExplainDifference, OfAPlanAndItselfHasNoParts) {
+  const Job job("llama-3-8b", "1x8xH100-80GB-SXM", 2048, 64);
+  const RankedPlan best = job.find().plans[0];
+  const std::string text = explain_difference(best, best);
+  EXPECT_NE(text.find("by 0.0%"), std::string::npos) << text;
+  EXPECT_EQ(text.find("saves"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace copus
