@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace copus {
 namespace {
@@ -17,10 +18,20 @@ GroupPlace place_group(std::int64_t size, std::int64_t stride, std::int64_t gpus
   GroupPlace place;
   place.size = size;
   if (size <= 1) return place;
-  // Members at 0, stride, 2*stride, …: those below gpus_per_node share the first node.
-  const std::int64_t slots = (gpus_per_node + stride - 1) / stride;
-  place.per_node = std::min(size, slots);
-  place.nodes = (size + place.per_node - 1) / place.per_node;
+  // Groups lie in blocks of size*stride ranks, one behind the other.
+  const std::int64_t block = size * stride;
+  if (gpus_per_node % block == 0) {
+    place.per_node = size;
+  } else if (block % gpus_per_node == 0) {
+    place.per_node = std::max<std::int64_t>(1, std::min(size, gpus_per_node / stride));
+    place.nodes = size / place.per_node;
+  } else {
+    // Some block straddles a node's end: the worst one counts, since all groups wait for each
+    // other.
+    const std::int64_t reach = block + gpus_per_node - std::gcd(block, gpus_per_node);
+    place.nodes = std::min(size, (reach + gpus_per_node - 1) / gpus_per_node);
+    place.per_node = std::max<std::int64_t>(1, size / place.nodes);
+  }
   return place;
 }
 

@@ -23,17 +23,25 @@ ClusterSpec cluster_of_name(const std::string& name) { return load_cluster(name)
 // Everything a test wants to vary, on 16 nodes of eight A100s.
 ClusterSpec a100s() { return cluster_of_name("16x8xA100-80GB-SXM"); }
 
-// How many members the fullest node has, and how many nodes have any: counted rank by rank.
+// Over all groups of `size` ranks at distance `stride`, which lie in blocks of size*stride ranks:
+// how many members the fullest node has, and the most nodes that one group touches. Counted rank by
+// rank, over as many blocks as it takes for the pattern to repeat.
 struct Counted {
   std::int64_t fullest = 0;
   std::int64_t nodes = 0;
 };
 Counted count_members(std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node) {
-  std::map<std::int64_t, std::int64_t> members;
-  for (std::int64_t i = 0; i < size; ++i) ++members[i * stride / gpus_per_node];
   Counted counted;
-  counted.nodes = static_cast<std::int64_t>(members.size());
-  for (const auto& [node, count] : members) counted.fullest = std::max(counted.fullest, count);
+  for (std::int64_t block = 0; block < gpus_per_node; ++block) {
+    for (std::int64_t offset = 0; offset < std::min(stride, gpus_per_node); ++offset) {
+      std::map<std::int64_t, std::int64_t> members;
+      for (std::int64_t i = 0; i < size; ++i) {
+        ++members[(block * size * stride + offset + i * stride) / gpus_per_node];
+      }
+      counted.nodes = std::max(counted.nodes, static_cast<std::int64_t>(members.size()));
+      for (const auto& [node, count] : members) counted.fullest = std::max(counted.fullest, count);
+    }
+  }
   return counted;
 }
 
@@ -50,33 +58,49 @@ void for_each_group(Visit visit) {
   }
 }
 
-TEST(PlaceGroup, HasRoomForItsMembers) {
+TEST(PlaceGroup, IsExactWhereGroupsFillTheirNodes) {
   for_each_group([](std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node) {
+    const std::int64_t span = size * stride;
+    const bool aligned = gpus_per_node % span == 0 || span % gpus_per_node == 0;
+    if (!aligned || (gpus_per_node % stride != 0 && stride % gpus_per_node != 0)) return;
+    const Counted counted = count_members(size, stride, gpus_per_node);
     const GroupPlace place = place_group(size, stride, gpus_per_node);
     EXPECT_EQ(place.size, size);
-    EXPECT_GE(place.per_node * place.nodes, size);
-    EXPECT_LT(place.per_node * (place.nodes - 1), size) << "a node too many";
-    EXPECT_LE(place.per_node, gpus_per_node);
+    EXPECT_EQ(place.per_node, counted.fullest);
+    EXPECT_EQ(place.nodes, counted.nodes);
+    EXPECT_EQ(place.per_node * place.nodes, size);
   });
 }
 
-TEST(PlaceGroup, KnowsTheFullestNodeAtEveryStride) {
+TEST(PlaceGroup, IsNeverPlacedBetterThanTheWorstOfItsKind) {
+  // Whatever the stride: groups wait for each other, so the one over most nodes counts.
   for_each_group([](std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node) {
-    EXPECT_EQ(place_group(size, stride, gpus_per_node).per_node,
-              count_members(size, stride, gpus_per_node).fullest);
+    const Counted counted = count_members(size, stride, gpus_per_node);
+    const GroupPlace place = place_group(size, stride, gpus_per_node);
+    EXPECT_EQ(place.size, size);
+    EXPECT_GE(place.per_node, 1);
+    EXPECT_LE(place.per_node, counted.fullest);
+    EXPECT_GE(place.nodes, counted.nodes);
+    EXPECT_LE(place.nodes, size);
   });
 }
 
-TEST(PlaceGroup, CountsTheNodesExactlyWhereStrideAndNodeDivide) {
-  for_each_group([](std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node) {
-    const std::int64_t nodes = place_group(size, stride, gpus_per_node).nodes;
-    const std::int64_t counted = count_members(size, stride, gpus_per_node).nodes;
-    if (gpus_per_node % stride == 0 || stride >= gpus_per_node) {
-      EXPECT_EQ(nodes, counted);
-    } else {
-      EXPECT_LE(nodes, counted);  // taken as densely packed: some nodes have a member less
-    }
-  });
+TEST(PlaceGroup, AtAStrideBeyondTheNodeHasOneMemberOnEach) {
+  for (const std::int64_t stride : {8, 9, 12, 16, 1000}) {
+    const GroupPlace place = place_group(5, stride, 8);
+    EXPECT_EQ(place.per_node, 1) << stride;
+    EXPECT_EQ(place.nodes, 5) << stride;
+  }
+}
+
+TEST(PlaceGroup, ThatDoesNotDivideTheNodeIsCutByItsBoundary) {
+  // Of the groups of three in nodes of eight, GPUs 6, 7 and 8 are one: the slowest decides.
+  for (const std::int64_t size : {3, 5, 6, 7}) {
+    EXPECT_GT(place_group(size, 1, 8).nodes, 1) << size;
+  }
+  for (const std::int64_t size : {2, 4, 8}) {
+    EXPECT_EQ(place_group(size, 1, 8).nodes, 1) << size;
+  }
 }
 
 TEST(PlaceGroup, OfOneIsOnOneNode) {

@@ -43,17 +43,22 @@ ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
       wide_peak_(cluster.gpu.peak(options.precision == Precision::kFp8 ? Precision::kBf16
                                                                        : options.precision)),
       memory_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
-      element_(options.precision == Precision::kFp32 ? 4 : 2),
+      element_(copus::element_bytes(options)),
       fused_(options.attention == AttentionKernel::kFused ||
              (options.attention == AttentionKernel::kAuto && cluster.gpu.fused_attention &&
               !model.dropout)) {}
 
 Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
-  const double utilisation = efficiency_.matmul * fall_off(m, efficiency_.matmul_half_m) *
-                             fall_off(n, efficiency_.matmul_half_n) *
-                             fall_off(k, efficiency_.matmul_half_k);
-  const Seconds arithmetic = Flops(2 * m * n * k * count) / (peak_ * utilisation);
+  // A kernel works in tiles: below the half width a narrower product is no faster.
+  const double padded_m = std::max(m, efficiency_.matmul_half_m);
+  const double padded_n = std::max(n, efficiency_.matmul_half_n);
+  const double padded_k = std::max(k, efficiency_.matmul_half_k);
+  const double utilisation = efficiency_.matmul * fall_off(padded_m, efficiency_.matmul_half_m) *
+                             fall_off(padded_n, efficiency_.matmul_half_n) *
+                             fall_off(padded_k, efficiency_.matmul_half_k);
+  const Seconds arithmetic =
+      Flops(2 * padded_m * padded_n * padded_k * count) / (peak_ * utilisation);
   const Seconds traffic = Bytes(element_ * (m * n + n * k + m * k) * count) / memory_;
   return max(arithmetic, traffic) + efficiency_.launch;
 }
@@ -215,8 +220,12 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
   }
   if (s.cp > 1) {
     // Ring attention passes keys and values around; backward their gradients too (Liu 2023).
-    const double kv = local_kv_heads(model_, s) * d(model_.head_dim);
-    const Bytes block(2 * element_ * tokens(s) * kv);
+    const double width = model_.mla.enabled
+                             ? d(model_.heads) / d(s.tp) *
+                                   d(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim +
+                                     model_.mla.v_head_dim)
+                             : 2 * local_kv_heads(model_, s) * d(model_.head_dim);
+    const Bytes block(element_ * tokens(s) * width);
     const GroupPlace group = place_group(s.cp, s.tp, gpus_per_node_);
     const Seconds pass = collectives_.time(Collective::kAllGather, group, block * d(s.cp));
     auto exposed = [&](Seconds transfer, Seconds core) {
@@ -247,17 +256,20 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   common.forward.compute += core_forward;
   common.backward_input.compute += core_backward;
   norm_and_residual(s, common);
-  tensor_parallel(s, 2, common);
+  tensor_parallel(s, 1, common);
 
   const std::int64_t dense_layers = model_.layers - model_.moe_layers();
   if (dense_layers > 0) {
     costs.dense = common;
     dense_mlp(s, d(model_.ffn), costs.dense);
+    tensor_parallel(s, 1, costs.dense);
     finish_layer(s, core_forward, costs.dense);
   }
   if (model_.is_moe()) {
     costs.moe = common;
     moe_mlp(s, costs.moe);
+    // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
+    tensor_parallel(s, d(model_.moe.experts_per_token), costs.moe);
     finish_layer(s, core_forward, costs.moe);
   }
 

@@ -81,7 +81,6 @@ class ComputeModel {
   double element_bytes() const { return element_; }
 
  private:
-  struct Parts;  // an operator list's running sums
   void attention_core(const LayerShape& shape, Seconds& forward, Seconds& backward) const noexcept;
   void attention(const LayerShape& shape, PieceCost& cost) const noexcept;
   void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;

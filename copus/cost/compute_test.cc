@@ -267,7 +267,7 @@ TEST(Layer, TheHostIsNoLimitToALargeOne) {
 
 TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
   const ModelSpec model = catalog_model("gpt3-175b");
-  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const ClusterSpec cluster = load_cluster("2x8xA100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   Seconds least(std::numeric_limits<double>::infinity()), most(-1);
   for (const std::int64_t tp : {1, 2, 4, 8, 16}) {

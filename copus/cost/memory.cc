@@ -11,7 +11,7 @@ double d(std::int64_t n) { return static_cast<double>(n); }
 
 ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& options,
                                  bool fused_attention, const LayerShape& s) noexcept {
-  const double e = options.precision == Precision::kFp32 ? 4 : 2;
+  const double e = element_bytes(options);
   const double tp = d(s.tp), h = d(model.hidden);
   const double t = d(s.micro_batch) * d(s.seq_len) / d(s.cp);
   const double replicated =
@@ -58,7 +58,9 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   } else {
     bytes.dense = dense;
     bytes.moe = moe;
-    bytes.working = Bytes(t * std::max(d(model.ffn) * (model.gated_mlp ? 2 : 1) / tp, h) * e);
+    const double widest =
+        std::max(d(model.ffn), d(model.moe.experts_per_token * model.moe.expert_ffn));
+    bytes.working = Bytes(t * std::max(widest * (model.gated_mlp ? 2 : 1) / tp, h) * e);
     if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
   bytes.embedding = Bytes(replicated * h * mask);

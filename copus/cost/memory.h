@@ -47,8 +47,8 @@ struct MemoryBreakdown {
   }
 };
 
-// Weights, gradients and optimizer state by ZeRO stage. `layer_params`: the largest layer, gathered
-// whole under stage 3.
+// Weights, gradients and optimizer state by ZeRO stage. `layer_params`: the largest piece that
+// stage 3 gathers whole.
 MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& plan,
                              RankParams params, double layer_params) noexcept;
 

@@ -1,5 +1,6 @@
 #include "copus/cost/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -67,11 +68,16 @@ Result<double> parse_number(std::string_view text, const NumberOption& option) {
 
 Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text) {
   if (text.empty()) return options;
+  std::vector<std::string_view> seen;
   for (const std::string_view item : split(text, ',')) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos)
       return make_error("--assume: got '{}'; want name=value", item);
     const std::string_view name = item.substr(0, equals), value = item.substr(equals + 1);
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+      return make_error("--assume {}: got it twice; want it once", name);
+    }
+    seen.push_back(name);
     if (name == "attention") {
       if (value == "auto") {
         options.attention = AttentionKernel::kAuto;

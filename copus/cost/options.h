@@ -73,6 +73,17 @@ struct CostOptions {
   double memory_margin = 0.04;
 };
 
+// Bytes of an activation, a weight or a message. FP8 is a format of products alone.
+constexpr double element_bytes(const CostOptions& options) {
+  return options.precision == Precision::kFp32 ? 4 : 2;
+}
+
+// Whether gradients are reduced under the last backward pass, under ZeRO stage `zero`.
+constexpr bool overlaps_gradients(const CostOptions& options, int zero) {
+  return options.grad_overlap == GradOverlap::kLastBackward ||
+         (options.grad_overlap == GradOverlap::kAuto && zero >= 1);
+}
+
 // Bytes per gradient element: the option, or its default for the precision.
 constexpr double gradient_bytes(const CostOptions& options) {
   if (options.grad_bytes > 0) return options.grad_bytes;

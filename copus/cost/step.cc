@@ -31,7 +31,7 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
       compute_(model, cluster, options),
       collectives_(cluster),
       memory_rate_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
-      weight_bytes_(options.precision == Precision::kFp32 ? 4 : 2),
+      weight_bytes_(element_bytes(options)),
       grad_bytes_(gradient_bytes(options)) {
   // Norms and routers are whole on every tensor-parallel rank; so are MLA's low-rank projections
   // into the latent space.
@@ -39,7 +39,8 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
       model.mla.enabled ? d(model.hidden) * d(model.mla.q_lora_rank + model.mla.kv_lora_rank +
                                               model.mla.qk_rope_head_dim)
                         : 0;
-  attention_split_ = d(model.attention_params()) - whole_latent;
+  kv_split_ = model.mla.enabled ? 0 : 2 * d(model.hidden) * d(model.kv_heads * model.head_dim);
+  attention_split_ = d(model.attention_params()) - whole_latent - kv_split_;
   layer_whole_ = 2 * d(model.norm_params()) + whole_latent;
   mlp_split_ = d(model.dense_mlp_params());
   if (model.is_moe()) {
@@ -77,9 +78,11 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
 RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) const noexcept {
   const double tp = d(plan.tp);
   RankParams params;
-  params.dense = (p.dense_layers + p.moe_layers) * (attention_split_ / tp + layer_whole_) +
-                 p.dense_layers * mlp_split_ / tp +
-                 p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
+  // Key-value heads are replicated when there are fewer than ranks.
+  const double kv_tp = std::min(tp, d(model_.kv_heads));
+  params.dense =
+      (p.dense_layers + p.moe_layers) * (attention_split_ / tp + kv_split_ / kv_tp + layer_whole_) +
+      p.dense_layers * mlp_split_ / tp + p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
   params.expert = p.moe_layers * expert_split_ / (tp * d(plan.ep));
   if (p.embedding) params.dense += embedding_split_ / tp + embedding_whole_;
   if (p.head)
@@ -121,8 +124,9 @@ Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) c
 
 Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
   if (!model_.tied_embeddings || plan.pp <= 1) return Seconds(0);
-  const GroupPlace ends =
-      place_group(2, (plan.pp - 1) * plan.tp * plan.cp * plan.dp, cluster_.gpus_per_node);
+  // First and last stage are more than half the cluster apart: in one node only if there is but
+  // one.
+  const GroupPlace ends = cluster_.nodes == 1 ? GroupPlace{2, 2, 1} : GroupPlace{2, 1, 2};
   return collectives_.time(Collective::kAllReduce, ends,
                            Bytes(grad_bytes_ * embedding_split_ / d(plan.tp)));
 }
@@ -137,12 +141,12 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   const GroupPlace group = place_group(replicas, plan.tp, cluster_.gpus_per_node);
   const GroupPlace expert_group =
       place_group(replicas / plan.ep, plan.tp * plan.ep, cluster_.gpus_per_node);
-  auto transfer = [&](Collective op, double bytes_each) {
-    return collectives_.time(op, group, Bytes(bytes_each * p.dense)) +
-           collectives_.time(op, expert_group, Bytes(bytes_each * p.expert));
+  // All of the rank's parameters, in `parts` collectives.
+  auto transfer = [&](Collective op, double bytes_each, double parts = 1) {
+    return parts * (collectives_.time(op, group, Bytes(bytes_each * p.dense / parts)) +
+                    collectives_.time(op, expert_group, Bytes(bytes_each * p.expert / parts)));
   };
-  const bool overlap = options_.grad_overlap == GradOverlap::kLastBackward ||
-                       (options_.grad_overlap == GradOverlap::kAuto && plan.zero >= 1);
+  const bool overlap = overlaps_gradients(options_, plan.zero);
   const Seconds backward_window =
       overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
   const Seconds forward_window = overlap ? rank.forward() : Seconds(0);
@@ -166,22 +170,23 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
           exposed(gather, forward_window, slack, tail, contention);
     } else {
       // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its
-      // gradients.
-      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
-      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
-      const double first_layer = 1.0 / std::max(1.0, pieces.dense_layers + pieces.moe_layers);
-      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), first_layer, contention) +
-                  exposed(gather + scatter, rank.backward_input() + rank.backward_weight(),
-                          Seconds(0), std::max(tail, first_layer), contention));
+      // gradients: each layer a collective of its own. Weights are always fetched ahead.
+      const double layers = std::max(1.0, pieces.dense_layers + pieces.moe_layers);
+      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_, layers);
+      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, layers);
+      const Seconds backward = rank.backward_input() + rank.backward_weight();
+      const Seconds left_over = overlap ? max(backward - gather, Seconds(0)) : Seconds(0);
+      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), 1 / layers, contention) +
+                  exposed(gather, backward, Seconds(0), 1 / layers, contention) +
+                  exposed(scatter, left_over, Seconds(0), std::max(tail, 1 / layers), contention));
     }
   }
-  // Adam: gradient read (again for the norm), three FP32 states read and written, weights written;
-  // gradients cleared whole.
+  // Adam: gradient read (again for the norm), three FP32 states read and written, weights written.
+  // Every gradient is cleared, under stages 2 and 3 too, where it is written layer by layer.
   const double shard =
       plan.zero >= 1 ? p.dense / d(replicas) + p.expert / d(replicas / plan.ep) : p.total();
-  const double whole = plan.zero >= 2 ? shard : p.total();
   const double touched = shard * (2 * grad_bytes_ + 2 * options_.optimizer_bytes + weight_bytes_) +
-                         whole * grad_bytes_;
+                         p.total() * grad_bytes_;
   f.optimizer = Bytes(touched) / memory_rate_;
   return f;
 }
@@ -189,18 +194,24 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
 MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs,
                                   const RankPieces& pieces,
                                   double chunks_in_flight) const noexcept {
-  const double layer_params =
-      params(plan, {model_.is_moe() ? 0.0 : 1.0, model_.is_moe() ? 1.0 : 0.0, 0, false, false})
-          .total();
-  MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), layer_params);
+  const bool moe = model_.is_moe();
+  const double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
+  const double largest = std::max(layer, embedding_split_ / d(plan.tp));
+  MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), largest);
   const double held = chunks_in_flight / d(plan.vp);  // whole-rank micro-batches
   m.activations = held * (pieces.dense_layers * costs.activations.dense +
                           pieces.moe_layers * costs.activations.moe) +
                   costs.activations.working;
   if (pieces.embedding) m.activations += held * costs.activations.embedding;
-  if (pieces.head)
-    m.logits =
-        costs.activations.head * (plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight : 1.0);
+  if (pieces.head) {
+    // GPipe keeps the logits of every micro-batch, ZB-H1 their gradients (a third of what the loss
+    // held) until the weight part.
+    const double kept = plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight
+                        : plan.schedule == ScheduleKind::kZeroBubble
+                            ? 1 + (chunks_in_flight - 1) / 3
+                            : 1;
+    m.logits = costs.activations.head * kept;
+  }
   m.overhead = options_.fixed_memory + options_.fragmentation * (m.activations + m.logits);
   return m;
 }
@@ -215,7 +226,8 @@ StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
   b.tp = (work.tp + rank.cost.recompute.tp) * m;
   b.cp = (work.cp + rank.cost.recompute.cp) * m;
   b.ep = (work.ep + rank.cost.recompute.ep) * m;
-  b.pipeline = pipeline - (rank.total() - work.pp) * m;
+  // Rounding may leave a single stage a hair below zero.
+  b.pipeline = max(pipeline - (rank.total() - work.pp) * m, Seconds(0));
   b.overhead = options_.step_overhead;
   return b;
 }

@@ -132,7 +132,7 @@ class StepModel {
   double weight_bytes_, grad_bytes_;
 
   // Parameters by how they are sharded: over tp, and not at all.
-  double attention_split_ = 0, layer_whole_ = 0, mlp_split_ = 0, expert_split_ = 0,
+  double attention_split_ = 0, kv_split_ = 0, layer_whole_ = 0, mlp_split_ = 0, expert_split_ = 0,
          moe_dense_split_ = 0, moe_whole_ = 0, embedding_split_ = 0, embedding_whole_ = 0,
          head_split_ = 0, head_whole_ = 0;
 };

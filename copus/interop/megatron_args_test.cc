@@ -1,0 +1,167 @@
+#include "copus/interop/megatron_args.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "copus/interop/hf_config.h"
+
+namespace copus {
+namespace {
+
+using Flags = std::vector<std::string>;
+
+Flags flags_of(const std::string& model, const std::string& plan,
+               const CostOptions& options = CostOptions()) {
+  const Result<Flags> flags = megatron_args(
+      load_model(model).value(), parse_plan_text(plan, "--plan").value().plan, 4096, 512, options);
+  EXPECT_TRUE(flags.has_value()) << (flags ? "" : flags.error().message);
+  return flags ? *flags : Flags();
+}
+
+// "--flag value", or a flag alone.
+bool has(const Flags& flags, const std::string& flag) {
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+// Any flag of that name.
+bool names(const Flags& flags, const std::string& name) {
+  return std::any_of(flags.begin(), flags.end(), [&](const std::string& flag) {
+    return flag == name || flag.rfind(name + " ", 0) == 0;
+  });
+}
+
+TEST(MegatronArgs, OfADenseModelStateItsShapeAndItsLayout) {
+  const Flags flags = flags_of("llama-3-70b", "tp=8,pp=4,dp=2,micro_batch=2,zero=1,sp=1");
+  for (const char* flag : {"--num-layers 80",
+                           "--hidden-size 8192",
+                           "--ffn-hidden-size 28672",
+                           "--num-attention-heads 64",
+                           "--group-query-attention",
+                           "--num-query-groups 8",
+                           "--position-embedding-type rope",
+                           "--normalization RMSNorm",
+                           "--swiglu",
+                           "--disable-bias-linear",
+                           "--untie-embeddings-and-output-weights",
+                           "--seq-length 4096",
+                           "--tensor-model-parallel-size 8",
+                           "--pipeline-model-parallel-size 4",
+                           "--sequence-parallel",
+                           "--micro-batch-size 2",
+                           "--global-batch-size 512",
+                           "--use-distributed-optimizer",
+                           "--overlap-grad-reduce",
+                           "--overlap-param-gather",
+                           "--bf16"}) {
+    EXPECT_TRUE(has(flags, flag)) << flag;
+  }
+  for (const char* name :
+       {"--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout",
+        "--context-parallel-size", "--expert-model-parallel-size", "--num-experts",
+        "--recompute-granularity", "--multi-latent-attention", "--qk-layernorm", "--fp16"}) {
+    EXPECT_FALSE(names(flags, name)) << name;
+  }
+}
+
+TEST(MegatronArgs, OfAGptKeepItsBiasesAndItsTiedEmbeddings) {
+  const Flags flags = flags_of("gpt3-175b", "tp=8,pp=8,recompute=selective");
+  EXPECT_TRUE(has(flags, "--position-embedding-type learned_absolute"));
+  EXPECT_TRUE(has(flags, "--normalization LayerNorm"));
+  EXPECT_TRUE(has(flags, "--recompute-granularity selective"));
+  for (const char* name : {"--swiglu", "--disable-bias-linear", "--group-query-attention",
+                           "--untie-embeddings-and-output-weights", "--sequence-parallel",
+                           "--use-distributed-optimizer", "--overlap-grad-reduce"}) {
+    EXPECT_FALSE(names(flags, name)) << name;
+  }
+}
+
+TEST(MegatronArgs, StateEachFlagOnce) {
+  for (const char* model :
+       {"gpt2-xl", "llama-3-8b", "qwen-2.5-7b", "qwen3-30b-a3b", "deepseek-v3"}) {
+    std::vector<std::string> seen;
+    for (const std::string& flag : flags_of(model, "pp=1,zero=1")) {
+      EXPECT_EQ(flag.rfind("--", 0), 0u) << flag;
+      seen.push_back(flag.substr(0, flag.find(' ')));
+    }
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end()) << model;
+  }
+}
+
+TEST(MegatronArgs, OfAnInterleavedPlanCountItsVirtualStages) {
+  const Flags flags = flags_of("llama-3-70b", "tp=4,pp=4,vp=5");
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-size 4"));
+  EXPECT_TRUE(has(flags, "--num-virtual-stages-per-pipeline-rank 5"));
+}
+
+TEST(MegatronArgs, OfAnUnevenSplitDrawItsLayout) {
+  const Flags flags = flags_of("tiny", "pp=3,split=1-2-1");
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|tL"));
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-size 3"));
+}
+
+TEST(MegatronArgs, OfAnUnevenInterleavedSplitListEveryChunk) {
+  // pp*vp stages; an end without layers still has the embedding or the loss.
+  const Flags flags = flags_of("tiny", "pp=2,vp=2,split=1-2-1-0");
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|t|L"));
+  EXPECT_FALSE(names(flags, "--num-virtual-stages-per-pipeline-rank")) << "the layout implies it";
+}
+
+TEST(MegatronArgs, OfAMixtureStateItsExperts) {
+  const Flags mixtral = flags_of("mixtral-8x7b", "tp=2,sp=1,ep=8,dp=8");
+  for (const char* flag : {"--num-experts 8", "--moe-router-topk 2", "--moe-ffn-hidden-size 14336",
+                           "--expert-model-parallel-size 8", "--expert-tensor-parallel-size 2"}) {
+    EXPECT_TRUE(has(mixtral, flag)) << flag;
+  }
+  EXPECT_FALSE(names(mixtral, "--moe-shared-expert-intermediate-size"));
+
+  const Flags deepseek = flags_of("deepseek-v3", "ep=8,dp=8");
+  for (const char* flag :
+       {"--num-experts 256", "--moe-router-topk 8", "--moe-ffn-hidden-size 2048",
+        "--moe-shared-expert-intermediate-size 2048", "--moe-layer-freq ([0]*3+[1]*58)",
+        "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
+        "--qk-pos-emb-head-dim 64", "--v-head-dim 128"}) {
+    EXPECT_TRUE(has(deepseek, flag)) << flag;
+  }
+}
+
+TEST(MegatronArgs, FollowTheZeroStage) {
+  EXPECT_FALSE(names(flags_of("llama-3-8b", "dp=8"), "--use-distributed-optimizer"));
+  EXPECT_TRUE(
+      has(flags_of("llama-3-8b", "dp=8,zero=2"), "--data-parallel-sharding-strategy optim_grads"));
+  const Flags whole = flags_of("llama-3-8b", "dp=8,zero=3");
+  EXPECT_TRUE(has(whole, "--use-megatron-fsdp"));
+  EXPECT_TRUE(has(whole, "--data-parallel-sharding-strategy optim_grads_params"));
+}
+
+TEST(MegatronArgs, FollowPrecisionRecomputeAndOverlap) {
+  CostOptions options;
+  options.precision = Precision::kFp8;
+  options.grad_overlap = GradOverlap::kNone;
+  const Flags flags = flags_of("llama-3-8b", "dp=8,zero=1,recompute=full", options);
+  for (const char* flag : {"--bf16", "--fp8-format hybrid", "--recompute-granularity full",
+                           "--recompute-method uniform", "--recompute-num-layers 1"}) {
+    EXPECT_TRUE(has(flags, flag)) << flag;
+  }
+  EXPECT_FALSE(names(flags, "--overlap-grad-reduce"));
+  options.precision = Precision::kFp16;
+  EXPECT_TRUE(has(flags_of("llama-3-8b", "dp=8", options), "--fp16"));
+  EXPECT_TRUE(has(flags_of("llama-3-8b", "cp=4,dp=2"), "--context-parallel-size 4"));
+}
+
+TEST(MegatronArgs, RefuseSchedulesThatMegatronDoesNotRun) {
+  for (const char* schedule : {"zero_bubble", "gpipe"}) {
+    const ParallelPlan plan =
+        parse_plan_text(std::string("pp=2,schedule=") + schedule, "--plan").value().plan;
+    const Result<Flags> flags =
+        megatron_args(load_model("tiny").value(), plan, 128, 8, CostOptions());
+    ASSERT_FALSE(flags.has_value());
+    EXPECT_NE(flags.error().message.find(schedule), std::string::npos);
+    EXPECT_NE(flags.error().message.find("1f1b or interleaved"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace copus
