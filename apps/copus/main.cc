@@ -2,14 +2,25 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "apps/copus/common.h"
+#include "copus/base/text.h"
 #include "copus/spec/catalog.h"
 
 int main(int argc, char** argv) {
-  if (const char* dir = std::getenv("COPUS_CATALOG")) copus::set_catalog_dir(dir);
+  if (const char* dir = std::getenv("COPUS_CATALOG")) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(dir, ignored)) {
+      return copus::report(copus::make_error(
+          "COPUS_CATALOG: got {}; want a folder with gpus.json, models/ or clusters/", dir));
+    }
+    copus::set_catalog_dir(dir);
+  }
   int exit_code = copus::kOk;
   CLI::App app{"Copus lays the training of an LLM out over a cluster."};
   app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
@@ -20,6 +31,16 @@ int main(int argc, char** argv) {
   copus::add_predict_command(app, exit_code);
   copus::add_traffic_command(app, exit_code);
   copus::add_completion_command(app, exit_code);
+  // Before the parser, which would only say that a command is missing.
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    return copus::report(
+        copus::make_error("command: got {}; want {}", argv[1], copus::join_or(names)));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

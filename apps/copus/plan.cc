@@ -56,8 +56,8 @@ std::string why_nothing(const StepModel& model, const SearchResult& found) {
   const RankedPlan& c = *found.closest;
   return fmt::format(
       "none of {} layouts fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}",
-      found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()),
-      to_gib(model.budget()), c.estimate.memory_rank);
+      found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()), to_gib(model.budget()),
+      c.estimate.memory_rank);
 }
 
 void print_search(const Job& job, const StepModel& model, const SearchResult& found,
@@ -160,6 +160,9 @@ int run(const PlanArgs& args) {
   if (!args.emit.empty() && args.emit != "megatron") {
     return report(make_error("--emit: got {}; want megatron", args.emit));
   }
+  if (!args.emit.empty() && !args.sweep_batch.empty()) {
+    return report(make_error("--emit: got it with --sweep-batch; want one of the two"));
+  }
   if (!args.sweep_batch.empty()) return run_sweep(args, *job, request);
 
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
@@ -190,7 +193,13 @@ int run(const PlanArgs& args) {
     const Result<std::vector<std::string>> flags = megatron_args(
         job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
     if (!flags) return report(flags.error());
-    for (const std::string& flag : *flags) fmt::print("{}\n", flag);
+    if (args.job.json) {
+      Json json;
+      json["megatron_args"] = *flags;
+      fmt::print("{}\n", json.dump(2));
+    } else {
+      for (const std::string& flag : *flags) fmt::print("{}\n", flag);
+    }
     return kOk;
   }
   const std::optional<RankedPlan> usual = megatron_heuristic(model, request.fixed);

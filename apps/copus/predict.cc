@@ -70,6 +70,9 @@ void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan
 }
 
 int run(const PredictArgs& args) {
+  if (args.trace == "-" && args.job.json) {
+    return report(make_error("--trace: got - with --json; want a file, or no --json"));
+  }
   const Result<Job> job = load_job(args.job);
   if (!job) return report(job.error());
   const Result<ParallelPlan> plan = load_plan(args.plan, *job);

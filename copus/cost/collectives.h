@@ -24,6 +24,12 @@ struct GroupPlace {
 // The group of `size` ranks at distance `stride` from each other, ranks numbered node by node.
 GroupPlace place_group(std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node);
 
+// First and last stage of a pipeline: at least half the cluster apart, so in one node only if there
+// is but one.
+constexpr GroupPlace place_pipeline_ends(std::int64_t nodes) {
+  return nodes == 1 ? GroupPlace{2, 2, 1} : GroupPlace{2, 1, 2};
+}
+
 class CollectiveModel {
  public:
   explicit CollectiveModel(const ClusterSpec& cluster);

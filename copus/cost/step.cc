@@ -63,15 +63,8 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
   costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
-  // Each tensor-parallel rank sends its share. Without sequence parallelism the receivers then
-  // gather the whole inside the node (Narayanan et al. 2021, section 4.1).
-  const Bytes activation(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) *
-                         d(model_.hidden));
-  costs.message = activation / d(plan.tp);
-  if (!plan.sp) {
-    costs.gather = collectives_.time(Collective::kAllGather,
-                                     place_group(plan.tp, 1, cluster_.gpus_per_node), activation);
-  }
+  costs.message = Bytes(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) *
+                        d(model_.hidden) / (plan.sp ? d(plan.tp) : 1.0));
   return costs;
 }
 
@@ -119,14 +112,12 @@ StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs
 
 Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
   if (plan.pp <= 1) return Seconds(0);
-  return collectives_.hop(plan.pp, plan.tp * plan.cp * plan.dp, costs.message) + costs.gather;
+  return collectives_.hop(plan.pp, plan.tp * plan.cp * plan.dp, costs.message);
 }
 
 Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
   if (!model_.tied_embeddings || plan.pp <= 1) return Seconds(0);
-  // First and last stage are more than half the cluster apart: in one node only if there is but
-  // one.
-  const GroupPlace ends = cluster_.nodes == 1 ? GroupPlace{2, 2, 1} : GroupPlace{2, 1, 2};
+  const GroupPlace ends = place_pipeline_ends(cluster_.nodes);
   return collectives_.time(Collective::kAllReduce, ends,
                            Bytes(grad_bytes_ * embedding_split_ / d(plan.tp)));
 }

@@ -49,8 +49,7 @@ struct StepEstimate {
 struct ShapeCosts {
   LayerCosts time;
   ActivationBytes activations;
-  Bytes message;   // activation that one rank passes to the next stage
-  Seconds gather;  // what its receivers then need to have it whole
+  Bytes message;  // activation that one rank passes to the next stage
 };
 
 // A played-out step: what the trace draws and the traffic pattern is read from.

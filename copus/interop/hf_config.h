@@ -1,4 +1,5 @@
-// Hugging Face config.json -> ModelSpec. Families: gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, deepseek_v3.
+// Hugging Face config.json -> ModelSpec. Families: gpt2, llama, mistral, qwen2, qwen3, mixtral,
+// qwen3_moe, deepseek_v3.
 #pragma once
 
 #include <string>

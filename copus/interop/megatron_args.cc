@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace copus {
 namespace {
 
@@ -17,13 +19,14 @@ std::string pipeline_layout(const ParallelPlan& plan) {
   return layout;
 }
 
-void add_model(const ModelSpec& m, std::vector<std::string>& args) {
+void add_model(const ModelSpec& m, std::int64_t seq_len, std::vector<std::string>& args) {
   args.push_back(fmt::format("--num-layers {}", m.layers));
   args.push_back(fmt::format("--hidden-size {}", m.hidden));
   args.push_back(fmt::format("--ffn-hidden-size {}", m.ffn));
   args.push_back(fmt::format("--num-attention-heads {}", m.heads));
   if (m.mla.enabled) {
     args.push_back("--multi-latent-attention");
+    args.push_back("--qk-layernorm");
     if (m.mla.q_lora_rank > 0) args.push_back(fmt::format("--q-lora-rank {}", m.mla.q_lora_rank));
     args.push_back(fmt::format("--kv-lora-rank {}", m.mla.kv_lora_rank));
     args.push_back(fmt::format("--qk-head-dim {}", m.mla.qk_nope_head_dim));
@@ -37,7 +40,7 @@ void add_model(const ModelSpec& m, std::vector<std::string>& args) {
     if (m.head_dim * m.heads != m.hidden)
       args.push_back(fmt::format("--kv-channels {}", m.head_dim));
   }
-  args.push_back(fmt::format("--max-position-embeddings {}", m.max_positions));
+  args.push_back(fmt::format("--max-position-embeddings {}", std::max(m.max_positions, seq_len)));
   args.push_back(m.positions == Positions::kRope ? "--position-embedding-type rope"
                                                  : "--position-embedding-type learned_absolute");
   if (m.positions == Positions::kRope)
@@ -57,12 +60,20 @@ void add_model(const ModelSpec& m, std::vector<std::string>& args) {
     args.push_back(fmt::format("--num-experts {}", m.moe.experts));
     args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
     args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
+    // What the cost model prices: tokens sent to their experts, and one grouped product for all of
+    // them.
+    args.push_back("--moe-token-dispatcher-type alltoall");
+    args.push_back("--moe-grouped-gemm");
+    if (m.moe.router_correction_bias) {
+      args.push_back("--moe-router-score-function sigmoid");
+      args.push_back("--moe-router-enable-expert-bias");
+    }
     if (m.moe.shared_experts > 0) {
       args.push_back(fmt::format("--moe-shared-expert-intermediate-size {}",
                                  m.moe.shared_experts * m.moe.expert_ffn));
     }
     if (m.moe.first_dense_layers > 0) {
-      args.push_back(fmt::format("--moe-layer-freq ([0]*{}+[1]*{})", m.moe.first_dense_layers,
+      args.push_back(fmt::format("--moe-layer-freq '([0]*{}+[1]*{})'", m.moe.first_dense_layers,
                                  m.moe_layers()));
     }
   }
@@ -78,12 +89,12 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
                       to_string(plan.schedule));
   }
   std::vector<std::string> args;
-  add_model(model, args);
+  add_model(model, seq_len, args);
   args.push_back(fmt::format("--seq-length {}", seq_len));
   args.push_back(fmt::format("--tensor-model-parallel-size {}", plan.tp));
   args.push_back(fmt::format("--pipeline-model-parallel-size {}", plan.pp));
   if (!plan.stage_layers.empty()) {
-    args.push_back(fmt::format("--pipeline-model-parallel-layout {}", pipeline_layout(plan)));
+    args.push_back(fmt::format("--pipeline-model-parallel-layout '{}'", pipeline_layout(plan)));
   } else if (plan.vp > 1) {
     args.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.vp));
   }
@@ -102,8 +113,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     args.push_back("--recompute-method uniform");
     args.push_back("--recompute-num-layers 1");
   }
-  const bool overlap = options.grad_overlap == GradOverlap::kLastBackward ||
-                       (options.grad_overlap == GradOverlap::kAuto && plan.zero >= 1);
+  const bool overlap = overlaps_gradients(options, plan.zero);
   if (plan.zero == 1) args.push_back("--use-distributed-optimizer");
   if (plan.zero >= 2) {
     args.push_back("--use-distributed-optimizer");

@@ -148,7 +148,8 @@ Result<ClusterSpec> cluster_from_shape(std::string_view text) {
   }
   COPUS_TRY(const std::int64_t nodes,
             parse_integer(text.substr(0, first), "cluster: nodes", 1, kMaxGpus));
-  COPUS_TRY(const std::int64_t per_node, parse_integer(middle, "cluster: GPUs per node", 1, kMaxGpus));
+  COPUS_TRY(const std::int64_t per_node,
+            parse_integer(middle, "cluster: GPUs per node", 1, kMaxGpus));
   // As doubles: the product of two counts that only a typing error makes this large may not fit 64
   // bits.
   const double total = static_cast<double>(nodes) * static_cast<double>(per_node);

@@ -186,6 +186,11 @@ Result<void> check_schedule_kind(const ParallelPlan& plan, std::int64_t global_b
 
 Result<void> check_experts(const ParallelPlan& plan, const ModelSpec& model) {
   if (plan.ep == 1) return {};
+  if (plan.tp > 1 && !plan.sp) {
+    return make_error(
+        "sp: got 0 with tp={} and ep={}; want 1, because experts exchange split sequences", plan.tp,
+        plan.ep);
+  }
   if (!model.is_moe()) {
     return make_error("ep: got {}; want 1, because {} has no experts", plan.ep, model.name);
   }

@@ -30,6 +30,7 @@ struct Candidate {
   ParallelPlan plan;
   StageSplit split;
   bool equal = true;
+  Int found = 0;  // how many came before it
   Seconds time = Seconds(std::numeric_limits<double>::infinity());
 };
 
@@ -41,15 +42,16 @@ bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
   return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp && a.dp == b.dp;
 }
 
-// A variant has to be this much faster to replace a simpler one of the same layout; the space is
-// walked from the simple to the complicated (equal stages before uneven ones, ZeRO stages upwards,
-// no recompute before some).
+// A variant has to be this much faster to be reported before a simpler one of the same layout; the
+// space is walked from the simple to the complicated (equal stages before uneven ones, ZeRO stages
+// upwards, no recompute before some).
 constexpr double kWorthTheTrouble = 1e-3;
 
-// The candidates worth keeping: the best of each layout, or the best of all.
+// The candidates worth playing out: the best few of all, of which no layout has more than its
+// share, because the closed form may misjudge a near-tie between variants.
 class Shortlist {
  public:
-  Shortlist(std::size_t size, bool variants) : size_(size), variants_(variants) {
+  Shortlist(std::size_t size, std::size_t per_layout) : size_(size), per_layout_(per_layout) {
     kept_.reserve(size + 1);
   }
 
@@ -61,15 +63,18 @@ class Shortlist {
 
   void offer(const Candidate& candidate) {
     if (candidate.time >= bound()) return;
-    if (!variants_) {
-      for (auto it = kept_.begin(); it != kept_.end(); ++it) {
-        if (!same_layout(it->plan, candidate.plan)) continue;
-        if (it->time <= candidate.time * (1 + kWorthTheTrouble)) return;
-        kept_.erase(it);
-        break;
-      }
+    std::size_t same = 0;
+    auto slowest = kept_.end();
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      if (!same_layout(it->plan, candidate.plan)) continue;
+      ++same;
+      slowest = it;
     }
-    const auto place = std::upper_bound(kept_.begin(), kept_.end(), candidate.time * (1 + 1e-9),
+    if (same >= per_layout_) {
+      if (slowest->time <= candidate.time) return;
+      kept_.erase(slowest);
+    }
+    const auto place = std::upper_bound(kept_.begin(), kept_.end(), candidate.time,
                                         [](Seconds t, const Candidate& c) { return t < c.time; });
     kept_.insert(place, candidate);
     if (kept_.size() > size_) kept_.pop_back();
@@ -79,7 +84,7 @@ class Shortlist {
 
  private:
   std::size_t size_;
-  bool variants_;
+  std::size_t per_layout_;
   std::vector<Candidate> kept_;
 };
 
@@ -101,10 +106,13 @@ class Walk {
       if (!tp_divides(tp)) continue;
       for (const Int cp : choices("cp", fixed_.plan.cp, gpu_divisors)) {
         if (gpus_ % (tp * cp) != 0 || (cp > 1 && model_.seq_len() % (2 * cp) != 0)) continue;
+        // Ring attention needs a fused kernel; where there is none, cp has to be asked for.
+        if (cp > 1 && !model_.cluster().gpu.fused_attention && !fixed_.has("cp")) continue;
         for (const Int ep : choices("ep", fixed_.plan.ep, expert_divisors())) {
+          if (ep > 1 && (!spec_.is_moe() || spec_.moe.experts % ep != 0)) continue;
           for (const bool sp : {false, true}) {
             if (!allowed("sp", fixed_.plan.sp, sp) ||
-                (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0)))
+                (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0)) || (!sp && tp > 1 && ep > 1))
               continue;
             for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
               if (!allowed("recompute", fixed_.plan.recompute, r)) continue;
@@ -238,12 +246,13 @@ class Walk {
     if (!(need <= model_.budget())) {
       if (feasible_ == 0 && (least_bytes_.v <= 0 || need < least_bytes_)) {
         least_bytes_ = need;
-        least_memory_ = {plan_, split, equal, estimate.time};
+        least_memory_ = {plan_, split, equal, searched_, estimate.time};
       }
       return;
     }
     ++feasible_;
-    if (estimate.time < shortlist_.bound()) shortlist_.offer({plan_, split, equal, estimate.time});
+    if (estimate.time < shortlist_.bound())
+      shortlist_.offer({plan_, split, equal, searched_, estimate.time});
   }
 
   const StepModel& model_;
@@ -274,27 +283,59 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   // A few more than are reported, since the timeline may reorder near-ties.
   const auto top = static_cast<std::size_t>(std::max<Int>(1, request.top));
-  Shortlist shortlist(top + 6, request.variants);
+  constexpr std::size_t kSpare = 6, kVariants = 4;
+  Shortlist shortlist(request.variants ? top + kSpare : (top + kSpare) * kVariants,
+                      request.variants ? top + kSpare : kVariants);
   Walk walk(model, request, shortlist);
   walk.run();
+
+  struct Played {
+    RankedPlan ranked;
+    Int found;
+  };
+  std::vector<Played> played;
+  for (const Candidate& candidate : shortlist.kept()) {
+    RankedPlan ranked = play_out(model, candidate);
+    if (fits(model, ranked.estimate)) played.push_back({std::move(ranked), candidate.found});
+  }
+  std::stable_sort(played.begin(), played.end(), [](const Played& a, const Played& b) {
+    return a.ranked.estimate.time < b.ranked.estimate.time;
+  });
 
   SearchResult result;
   result.searched = walk.searched();
   result.feasible = walk.feasible();
-  for (const Candidate& candidate : shortlist.kept()) {
-    RankedPlan ranked = play_out(model, candidate);
-    if (fits(model, ranked.estimate)) result.plans.push_back(std::move(ranked));
+  for (std::size_t i = 0; i < played.size() && result.plans.size() < top; ++i) {
+    const ParallelPlan& plan = played[i].ranked.plan;
+    auto listed = [&](const RankedPlan& r) { return same_layout(r.plan, plan); };
+    if (request.variants) {
+      result.plans.push_back(played[i].ranked);
+    } else if (std::none_of(result.plans.begin(), result.plans.end(), listed)) {
+      // The simplest of the layout's variants that is about as fast as its fastest.
+      std::size_t pick = i;
+      const Seconds limit = played[i].ranked.estimate.time * (1 + kWorthTheTrouble);
+      for (std::size_t k = i + 1; k < played.size(); ++k) {
+        if (played[k].ranked.estimate.time > limit) break;
+        if (same_layout(played[k].ranked.plan, plan) && played[k].found < played[pick].found)
+          pick = k;
+      }
+      result.plans.push_back(played[pick].ranked);
+    }
   }
   std::stable_sort(
       result.plans.begin(), result.plans.end(),
       [](const RankedPlan& a, const RankedPlan& b) { return a.estimate.time < b.estimate.time; });
-  if (result.plans.size() > top) result.plans.resize(top);
+  for (const RankedPlan& reported : result.plans) {
+    COPUS_CHECK(reported.plan
+                    .validate(model.model(), model.cluster(), model.seq_len(), model.global_batch())
+                    .has_value());
+  }
   if (result.plans.empty() && result.searched > 0) {
     result.closest =
         play_out(model, shortlist.kept().empty() ? walk.least_memory() : shortlist.kept().front());
   }
-  result.search_time =
-      Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const auto end = std::chrono::steady_clock::now();
+  result.search_time = Seconds(std::chrono::duration<double>(end - start).count());
   return result;
 }
 

@@ -164,9 +164,7 @@ ReplicaTraffic replica_traffic(const StepModel& step, const ParallelPlan& plan,
 // What happens once: gradients, the tied embedding, updated weights.
 void add_finish(PatternBuilder& out, const StepModel& step, const ParallelPlan& plan,
                 std::int64_t stage, const ReplicaTraffic& replicas, const TimedAction& last) {
-  const GradOverlap mode = step.options().grad_overlap;
-  const bool overlap =
-      mode == GradOverlap::kLastBackward || (mode == GradOverlap::kAuto && plan.zero >= 1);
+  const bool overlap = overlaps_gradients(step.options(), plan.zero);
   Seconds now = last.end;
   if (replicas.volume.reduce.v > 0) {
     const Seconds start = overlap ? last.start : last.end;
@@ -175,8 +173,7 @@ void add_finish(PatternBuilder& out, const StepModel& step, const ParallelPlan& 
   }
   const Bytes tied = tied_embedding_volume(step, plan);
   if (tied.v > 0 && (stage == 0 || stage == plan.pp - 1)) {
-    const GroupPlace ends =
-        place_group(2, (plan.pp - 1) * plan.tp * plan.cp * plan.dp, step.cluster().gpus_per_node);
+    const GroupPlace ends = place_pipeline_ends(step.cluster().nodes);
     // An all-reduce of two sends as many bytes as its buffer holds.
     const Seconds length = step.collectives().time(Collective::kAllReduce, ends, tied);
     out.burst(now, now + length, Dimension::kEmbedding, tied);

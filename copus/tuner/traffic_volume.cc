@@ -18,9 +18,7 @@ double kv_width(const ModelSpec& model, std::int64_t tp) {
   return 2 * std::max(1.0, d(model.kv_heads) / d(tp)) * d(model.head_dim);
 }
 
-double element_bytes(const StepModel& step) {
-  return step.options().precision == Precision::kFp32 ? 4 : 2;
-}
+double element_bytes(const StepModel& step) { return copus::element_bytes(step.options()); }
 
 }  // namespace
 
@@ -74,8 +72,12 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::i
   const double regather = plan.sp ? 1 : 0;
   const bool is_first = chunk == 0;
   const bool is_last = chunk == plan.pp * plan.vp - 1;
-  double forward = layers * 2 * 2;
-  double backward = layers * 2 * (2 + regather);
+  // Experts are cut by tp too: every routed copy of a token is gathered and scattered.
+  const double moe_layers = d(chunk_moe_layers(model, plan, chunk));
+  const double regions =
+      2 * layers + (moe_layers > 0 ? moe_layers * (d(model.moe.experts_per_token) - 1) : 0);
+  double forward = regions * 2;
+  double backward = regions * (2 + regather);
   if (repeats_layers) volume.recompute.tp = ring_pass(plan.tp, activation) * forward;
   // The vocabulary-parallel embedding adds up partial rows going forward, the head partial
   // gradients going backward; with sequence parallelism each scatters there and gathers on the way
@@ -99,9 +101,8 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::i
   if (plan.recompute != Recompute::kNone) volume.recompute.cp = volume.forward.cp;
 
   if (plan.ep > 1) {
-    volume.forward.ep =
-        Bytes(d(chunk_moe_layers(model, plan, chunk)) * d(model.moe.experts_per_token) *
-              split_tokens * d(model.hidden) * element_bytes(step));
+    volume.forward.ep = Bytes(moe_layers * d(model.moe.experts_per_token) * split_tokens *
+                              d(model.hidden) * element_bytes(step));
     volume.backward.ep = volume.forward.ep;
     if (repeats_layers) volume.recompute.ep = volume.forward.ep;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the fuzz target in build/fuzz and runs it for SECONDS (30) over the corpus beside this script. What it finds
+# Builds the fuzz target in build/fuzz and runs it for SECONDS (20) over the corpus beside this script. What it finds
 # and learns stays under build/fuzz. Exit 77: no clang++ with libFuzzer here, nothing was run.
 #   tests/fuzz/run.sh [SECONDS]
 set -euo pipefail
