@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -113,7 +114,10 @@ Result<ParallelPlan> load_plan(const std::string& text, const Job& job) {
 }
 
 int report(const Error& error) {
-  fmt::print(stderr, "copus: error: {}\n", error.message);
+  // One line whatever the value was that the message quotes.
+  std::string line = error.message;
+  for (char& c : line) c = std::iscntrl(static_cast<unsigned char>(c)) != 0 ? ' ' : c;
+  fmt::print(stderr, "copus: error: {}\n", line);
   return kBadInput;
 }
 

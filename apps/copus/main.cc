@@ -45,10 +45,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::string message = error.what();
-    for (char& c : message) c = c == '\n' ? ' ' : c;
-    fmt::print(stderr, "copus: error: {} (copus --help shows how)\n", message);
-    return copus::kBadInput;
+    return copus::report(copus::make_error("{} (copus --help shows how)", error.what()));
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "copus: error: out of memory\n");
     return copus::kBadInput;

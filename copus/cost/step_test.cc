@@ -78,6 +78,7 @@ Draw draw_uniform(std::mt19937& random) {
   p.zero = static_cast<int>(p.pp == 1 ? pick({0, 1, 2, 3}) : pick({0, 1}));
   const bool moe = pick({0, 0, 0, 1}) == 1;
   if (moe && (p.dp * p.cp) % 2 == 0) p.ep = 2;
+  p.sp = p.sp || (p.ep > 1 && p.tp > 1);
   draw.model = uniform_model(p.pp * p.vp * pick({40, 64}), moe);
   draw.global_batch = p.dp * p.micro_batch * micro_batches;
   const std::string gpu = pick({0, 1}) == 0 ? "H100-80GB-SXM" : "A100-80GB-SXM";

@@ -98,14 +98,14 @@ TEST(MegatronArgs, OfAnInterleavedPlanCountItsVirtualStages) {
 
 TEST(MegatronArgs, OfAnUnevenSplitDrawItsLayout) {
   const Flags flags = flags_of("tiny", "pp=3,split=1-2-1");
-  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|tL"));
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout 'Et|tt|tL'"));
   EXPECT_TRUE(has(flags, "--pipeline-model-parallel-size 3"));
 }
 
 TEST(MegatronArgs, OfAnUnevenInterleavedSplitListEveryChunk) {
   // pp*vp stages; an end without layers still has the embedding or the loss.
   const Flags flags = flags_of("tiny", "pp=2,vp=2,split=1-2-1-0");
-  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|t|L"));
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout 'Et|tt|t|L'"));
   EXPECT_FALSE(names(flags, "--num-virtual-stages-per-pipeline-rank")) << "the layout implies it";
 }
 
@@ -120,7 +120,7 @@ TEST(MegatronArgs, OfAMixtureStateItsExperts) {
   const Flags deepseek = flags_of("deepseek-v3", "ep=8,dp=8");
   for (const char* flag :
        {"--num-experts 256", "--moe-router-topk 8", "--moe-ffn-hidden-size 2048",
-        "--moe-shared-expert-intermediate-size 2048", "--moe-layer-freq ([0]*3+[1]*58)",
+        "--moe-shared-expert-intermediate-size 2048", "--moe-layer-freq '([0]*3+[1]*58)'",
         "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
         "--qk-pos-emb-head-dim 64", "--v-head-dim 128"}) {
     EXPECT_TRUE(has(deepseek, flag)) << flag;

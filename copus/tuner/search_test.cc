@@ -94,7 +94,8 @@ struct BruteForce {
     const Int gpus = job.cluster.gpus();
     ParallelPlan p;
     for (p.tp = 1; p.tp <= gpus; ++p.tp) {
-      for (p.cp = 1; p.cp <= gpus; ++p.cp) {
+      // The search offers cp only where the GPU has a fused attention kernel.
+      for (p.cp = 1; p.cp <= (job.cluster.gpu.fused_attention ? gpus : 1); ++p.cp) {
         for (p.pp = 1; p.pp <= std::min(gpus, job.model.layers); ++p.pp) {
           if (gpus % (p.tp * p.cp * p.pp) != 0) continue;
           p.dp = gpus / (p.tp * p.cp * p.pp);

@@ -149,7 +149,7 @@ TEST(TrafficMatrix, HasTheBlockStructureOfTheRankOrder) {
 
 TEST(TrafficMatrix, EveryFlowStaysInItsGroupAndEachGroupIsARing) {
   for (const char* text : {"tp=2,cp=2,pp=2,dp=4", "tp=1,cp=4,pp=4,dp=2", "tp=8,pp=1,dp=4",
-                           "tp=2,cp=2,pp=2,dp=4,ep=4", "tp=1,pp=1,dp=32,ep=8,zero=3"}) {
+                           "tp=2,cp=2,pp=2,dp=4,ep=4,sp=1", "tp=1,pp=1,dp=32,ep=8,zero=3"}) {
     const TestJob job("mixtral-8x7b", "4x8xH100-80GB-SXM", 4096, 64, text);
     const RankGrid grid(job.plan);
     std::map<std::pair<std::int64_t, Dimension>, int> targets;
@@ -188,7 +188,7 @@ TEST(TrafficMatrix, TensorParallelismIsOver99PercentOfADenseLayout) {
 }
 
 TEST(TrafficMatrix, GroupingKeepsEveryByte) {
-  const TestJob job("mixtral-8x7b", "4x8xH100-80GB-SXM", 4096, 64, "tp=2,pp=2,dp=8,ep=4");
+  const TestJob job("mixtral-8x7b", "4x8xH100-80GB-SXM", 4096, 64, "tp=2,pp=2,dp=8,ep=4,sp=1");
   const Traffic traffic = job.traffic();
   const Traffic nodes = grouped(traffic, 8);
   EXPECT_EQ(nodes.gpus, 4);
