@@ -122,7 +122,7 @@ void closed_form(benchmark::State& state) {
   Int predictions = 0;
   const std::size_t allocated = allocations;
   const auto start = std::chrono::steady_clock::now();
-  for (auto unused : state) {
+  while (state.KeepRunning()) {
     double sum = 0;
     for (const Prepared& p : space.plans) {
       sum += job.step.closed_form(p.plan, space.costs[p.costs], p.split).time.v;
@@ -145,7 +145,7 @@ void timeline(benchmark::State& state) {
   constexpr std::size_t kSample = 200;  // evenly over the same plans
   Int predictions = 0;
   const auto start = std::chrono::steady_clock::now();
-  for (auto unused : state) {
+  while (state.KeepRunning()) {
     double sum = 0;
     for (std::size_t i = 0; i < kSample; ++i) {
       sum += job.step.predict(space.plans[i * space.plans.size() / kSample].plan).time.v;
@@ -163,7 +163,7 @@ void whole_space(benchmark::State& state) {
   Summary::Space& space = state.range(0) == 4096 ? summary.small : summary.large;
   Int runs = 0;
   const auto start = std::chrono::steady_clock::now();
-  for (auto unused : state) {
+  while (state.KeepRunning()) {
     const SearchResult found = search(job.step, {});
     space.plans = found.searched;
     ++runs;

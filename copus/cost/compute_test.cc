@@ -152,6 +152,9 @@ TEST_P(IdealGpu, MoreTokensInAMicroBatchTakeProportionallyLonger) {
   EXPECT_NEAR(four.backward.compute / one.backward.compute, 4, 1e-9);
 }
 
+constexpr double kWidths[] = {1,   2,   4,   8,   16,   32,   64,     96,    128,
+                              200, 256, 384, 512, 1024, 4096, 16'384, 50'257};
+
 TEST(Matmul, UtilisationRisesWithEveryDimension) {
   const ModelSpec model = catalog_model("llama-3-8b");
   for (const std::string& gpu : catalog_gpu_names()) {
@@ -160,9 +163,9 @@ TEST(Matmul, UtilisationRisesWithEveryDimension) {
     if (cluster.gpu.peak_bf16.v <= 0) options.precision = Precision::kFp16;
     const ComputeModel compute(model, cluster, options);
     auto rate = [&](double m, double n, double k) { return m * n * k / compute.matmul(m, n, k).v; };
-    for (double m = 16; m <= 32'768; m *= 2) {
-      for (double n = 16; n <= 32'768; n *= 2) {
-        for (double k = 16; k <= 32'768; k *= 2) {
+    for (const double m : kWidths) {
+      for (const double n : kWidths) {
+        for (const double k : kWidths) {
           const double here = rate(m, n, k) * (1 - 1e-12);
           ASSERT_GE(rate(2 * m, n, k), here) << gpu << ' ' << m << ' ' << n << ' ' << k;
           ASSERT_GE(rate(m, 2 * n, k), here) << gpu << ' ' << m << ' ' << n << ' ' << k;
@@ -180,7 +183,7 @@ TEST(Matmul, ASmallerProductNeverTakesLonger) {
   const ComputeModel compute(model, cluster, CostOptions());
   for (const double rest : {128.0, 1024.0, 8192.0}) {
     double m = 0, n = 0, k = 0;
-    for (double x = 1; x <= 16'384; x *= 2) {
+    for (const double x : kWidths) {
       const double slack = 1 + 1e-9;
       ASSERT_GE(compute.matmul(x, rest, rest).v * slack, m) << "m = " << x << ", others " << rest;
       ASSERT_GE(compute.matmul(rest, x, rest).v * slack, n) << "n = " << x << ", others " << rest;

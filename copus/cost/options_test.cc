@@ -46,7 +46,8 @@ TEST(Assumptions, AreAllPrintedAndReadBack) {
   for (const auto& [name, value] : json.items()) {
     if (name == "precision") continue;
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    const Result<CostOptions> read = apply_assumptions(CostOptions(), name + "=" + text);
+    const Result<CostOptions> read =
+        apply_assumptions(CostOptions(), fmt::format("{}={}", name, text));
     ASSERT_TRUE(read.has_value()) << read.error().message;
     const Json printed = options_to_json(*read);
     if (value.is_string()) {

@@ -82,12 +82,11 @@ Draw draw_uniform(std::mt19937& random) {
   draw.model = uniform_model(p.pp * p.vp * pick({40, 64}), moe);
   draw.global_batch = p.dp * p.micro_batch * micro_batches;
   const std::string gpu = pick({0, 1}) == 0 ? "H100-80GB-SXM" : "A100-80GB-SXM";
-  draw.cluster = cluster_named(std::to_string(p.gpus()) + "x1x" + gpu);
-  const std::int64_t per_node = pick({1, 4, 8});
-  if (p.gpus() % per_node == 0) {
-    draw.cluster.nodes = p.gpus() / per_node;
-    draw.cluster.gpus_per_node = per_node;
-  }
+  // Tensor parallelism stays inside the node: over a slow network the all-reduce of the embedding
+  // alone would make the first stage longer than the others.
+  const std::int64_t per_node = p.tp * (p.cp * p.dp * p.pp % 2 == 0 ? pick({1, 2}) : 1);
+  draw.cluster = cluster_named(std::to_string(p.gpus() / per_node) + "x" +
+                               std::to_string(per_node) + "x" + gpu);
   draw.options.grad_overlap = static_cast<GradOverlap>(pick({0, 1, 2}));
   return draw;
 }
