@@ -110,7 +110,7 @@ class Walk {
         if (cp > 1 && !model_.cluster().gpu.fused_attention && !fixed_.has("cp")) continue;
         for (const Int ep : choices("ep", fixed_.plan.ep, expert_divisors())) {
           if (ep > 1 && (!spec_.is_moe() || spec_.moe.experts % ep != 0)) continue;
-          for (const bool sp : {false, true}) {
+          for (const bool sp : {true, false}) {
             if (!allowed("sp", fixed_.plan.sp, sp) ||
                 (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0)) || (!sp && tp > 1 && ep > 1))
               continue;
