@@ -43,8 +43,8 @@ bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
 }
 
 // A variant has to be this much faster to be reported before a simpler one of the same layout; the
-// space is walked from the simple to the complicated (equal stages before uneven ones, ZeRO stages
-// upwards, no recompute before some).
+// space is walked from the simple to the complicated: equal stages before uneven ones, ZeRO stages
+// upwards, no recompute before some. Sequence parallelism comes first: it saves memory.
 constexpr double kWorthTheTrouble = 1e-3;
 
 // The candidates worth playing out: the best few of all, of which no layout has more than its
