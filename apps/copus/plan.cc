@@ -60,6 +60,30 @@ std::string why_nothing(const StepModel& model, const SearchResult& found) {
       c.estimate.memory_rank);
 }
 
+// A search whose space is empty because of what was pinned: the pinned field at fault, if it is one
+// alone.
+Result<void> check_pins(const Job& job, const PartialPlan& fixed) {
+  // What is not pinned counts as one here, so each product below is of pinned counts alone.
+  ParallelPlan plan = fixed.plan;
+  const std::int64_t gpus = job.cluster.gpus();
+  const auto pinned = static_cast<double>(plan.tp) * static_cast<double>(plan.cp) *
+                      static_cast<double>(plan.pp) * static_cast<double>(plan.dp);
+  if (pinned > static_cast<double>(gpus) || gpus % plan.gpus() != 0) {
+    return make_error("--fix: got tp*cp*pp*dp = {:.0f}; want a divisor of the cluster's {} GPUs",
+                      pinned, gpus);
+  }
+  if (job.global_batch % (plan.dp * plan.micro_batch) != 0) {
+    return make_error("--fix: got dp*micro_batch = {}; want a divisor of the batch of {}",
+                      plan.dp * plan.micro_batch, job.global_batch);
+  }
+  if (!fixed.has("dp")) plan.dp = gpus / plan.gpus();
+  const Result<void> valid = plan.validate(job.model, job.cluster, job.seq_len, job.global_batch);
+  if (valid) return {};
+  const std::string field = valid.error().message.substr(0, valid.error().message.find(':'));
+  if (fixed.has(field)) return make_error("--fix: {}", valid.error().message);
+  return {};
+}
+
 void print_search(const Job& job, const StepModel& model, const SearchResult& found,
                   const std::optional<RankedPlan>& usual) {
   fmt::print("{}\n{} plans searched in {}, {} fit in {:.1f} GiB\n\n", describe(job), found.searched,
@@ -175,6 +199,10 @@ int run(const PlanArgs& args) {
   }
   const SearchResult found = search(model, request);
   if (progress_shown) fmt::print(stderr, "\r\033[K");
+  if (found.searched == 0) {
+    const Result<void> pins = check_pins(*job, request.fixed);
+    if (!pins) return report(pins.error());
+  }
   if (found.plans.empty()) {
     if (args.job.json) {
       Json json;
