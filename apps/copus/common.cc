@@ -44,20 +44,36 @@ constexpr Part kParts[] = {
 
 }  // namespace
 
+const CLI::Validator& not_empty() {
+  static const CLI::Validator validator(
+      [](const std::string& text) { return text.empty() ? "got an empty value" : std::string(); },
+      "");
+  return validator;
+}
+
 void add_job_options(CLI::App& command, JobArgs& args) {
   command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")
-      ->required();
+      ->required()
+      ->check(not_empty());
   command
       .add_option("--cluster", args.cluster,
                   "NODESxGPUSxGPU as in 4x8xH100-80GB-SXM, a catalog name, or a cluster file")
-      ->required();
-  command.add_option("--seq-len", args.seq_len,
-                     "tokens per sequence (default: the model's positions, at most 4096)");
-  command.add_option("--global-batch", args.global_batch, "sequences per step (default: 1024)");
-  command.add_option("--precision", args.precision,
-                     "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)");
-  command.add_option("--assume", args.assume,
-                     "what is assumed of the engine: name=value,… (see docs/cost-model.md)");
+      ->required()
+      ->check(not_empty());
+  command
+      .add_option("--seq-len", args.seq_len,
+                  "tokens per sequence (default: the model's positions, at most 4096)")
+      ->check(not_empty());
+  command.add_option("--global-batch", args.global_batch, "sequences per step (default: 1024)")
+      ->check(not_empty());
+  command
+      .add_option("--precision", args.precision,
+                  "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)")
+      ->check(not_empty());
+  command
+      .add_option("--assume", args.assume,
+                  "what is assumed of the engine: name=value,… (see docs/cost-model.md)")
+      ->check(not_empty());
   command.add_flag("--json", args.json, "print JSON");
 }
 

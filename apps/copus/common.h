@@ -38,6 +38,10 @@ struct Job {
   std::int64_t global_batch = 0;
 };
 
+// Refuses "" as an option's value: it is a shell variable that was not set, not a wish for the
+// default.
+const CLI::Validator& not_empty();
+
 // Adds --model, --cluster, --seq-len, --global-batch, --precision, --assume and --json.
 void add_job_options(CLI::App& command, JobArgs& args);
 Result<Job> load_job(const JobArgs& args);

@@ -255,14 +255,18 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("plan", "Search the best layout for a model, a cluster and a batch");
   add_job_options(*command, args->job);
-  command->add_option("--fix", args->fix, "pin parts of the plan: zero=0,cp=1");
-  command->add_option("--top", args->top, "how many to print (default: 10)");
+  command->add_option("--fix", args->fix, "pin parts of the plan: zero=0,cp=1")->check(not_empty());
+  command->add_option("--top", args->top, "how many to print (default: 10)")->check(not_empty());
   command->add_flag("--variants", args->variants,
                     "rank every variant, not the best of each layout");
-  command->add_option("--sweep-batch", args->sweep_batch,
-                      "FROM:TO, doubling: the best layout at each batch");
-  command->add_option("--emit", args->emit,
-                      "megatron: print the best plan as Megatron-LM's launch flags");
+  command
+      ->add_option("--sweep-batch", args->sweep_batch,
+                   "FROM:TO, doubling: the best layout at each batch")
+      ->check(not_empty());
+  command
+      ->add_option("--emit", args->emit,
+                   "megatron: print the best plan as Megatron-LM's launch flags")
+      ->check(not_empty());
   command->footer(
       "Example: copus plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 "
       "--sweep-batch 16:512 --fix "

@@ -84,6 +84,7 @@ int run(const PredictArgs& args) {
     if (!trace) return report(trace.error());
     if (const Result<void> written = write_file(args.trace, *trace); !written)
       return report(written.error());
+    if (args.trace == "-") return kOk;  // the trace alone, for a pipe
   }
   if (args.job.json) {
     Json json;
@@ -112,8 +113,8 @@ void add_predict_command(CLI::App& app, int& exit_code) {
                    "plan.json; dp defaults to "
                    "what is left of the cluster")
       ->required();
-  command->add_option("--trace", args->trace,
-                      "write the step's timeline for Perfetto to this file");
+  command->add_option("--trace", args->trace, "write the step's timeline for Perfetto to this file")
+      ->check(not_empty());
   command->footer(
       "Example: copus predict --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 "
       "--plan "

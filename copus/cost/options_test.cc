@@ -1,5 +1,6 @@
 #include "copus/cost/options.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -188,9 +188,10 @@ double time_through(const PipelineShape& s, const RankView& rank, const Loop& lo
   return one_f_one_b_time(m, rank, loop, hop);
 }
 
-// A pipeline whose middle ranks are alike.
+// A pipeline whose middle ranks are alike, or have `middle` as the slowest of them.
 struct Ends {
   Work first, middle, last;
+  Work all_middles;
   double middles;  // how many
 };
 
@@ -204,8 +205,8 @@ Loop slowest_loop(const Ends& ends, double own, bool is_first, bool is_last, dou
   for (int first = is_first ? 1 : 0; first < 2; ++first) {
     for (int last = is_last ? 1 : 0; last < 2; ++last) {
       const double n = ends.middles + first + last;
-      const double sum = ends.middles * ends.middle.total() + first * ends.first.total() +
-                         last * ends.last.total();
+      const double sum =
+          ends.all_middles.total() + first * ends.first.total() + last * ends.last.total();
       const double turn = (sum + 2 * (n - 1) * c) / std::max(n, 1.0);
       if (turn < slowest) continue;
       slowest = turn;
@@ -221,9 +222,11 @@ Loop slowest_loop(const Ends& ends, double own, bool is_first, bool is_last, dou
 Seconds pipeline_time(const PipelineShape& shape, const RankTimes& times) noexcept {
   const double hop = shape.pp > 1 ? times.hop.v : 0;
   const auto p = static_cast<double>(shape.pp);
-  const Ends ends{work_of(times.first), shape.pp > 2 ? work_of(times.middle) : Work{},
-                  shape.pp > 1 ? work_of(times.last) : Work{}, positive(p - 2)};
-  const Work all = ends.first + ends.middles * ends.middle + ends.last;
+  const double middles = positive(p - 2);
+  const Work middle = shape.pp > 2 ? work_of(times.middle) : Work{};
+  const Ends ends{work_of(times.first), middle, shape.pp > 1 ? work_of(times.last) : Work{},
+                  (middles * times.middle_mean) * middle, middles};
+  const Work all = ends.first + ends.all_middles + ends.last;
   if (shape.kind == ScheduleKind::kGPipe) {
     return Seconds(gpipe_time(
         shape, all.total(), std::max({ends.first.forward, ends.middle.forward, ends.last.forward}),

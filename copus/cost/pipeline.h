@@ -28,11 +28,13 @@ struct RankTimes {
   ChunkTimes middle;
   ChunkTimes last;
   Seconds hop;  // as PipelineTimes::hop
+  // Mean work of the middle ranks over that of `middle`, where `middle` is the slowest of them.
+  double middle_mean = 1;
 };
 
 // RankTimes of a pipeline whose ranks all take the same.
 constexpr RankTimes equal_ranks(const ChunkTimes& rank, Seconds hop) noexcept {
-  return {rank, rank, rank, hop};
+  return {rank, rank, rank, hop, 1};
 }
 
 // From the first forward to the end of the last backward on any rank: exact for equal ranks, close

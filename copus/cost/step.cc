@@ -226,20 +226,26 @@ StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
 StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const StageSplit& split,
                                                 std::int64_t rank) const noexcept {
   const std::int64_t chunks = plan.pp * plan.vp;
-  RankPieces p;
-  for (std::int64_t v = 0; v < plan.vp; ++v) {
-    const std::int64_t chunk = v * plan.pp + rank;
-    const std::int64_t layers = layers_of_chunk(split, chunks, chunk);
-    std::int64_t dense = layers;
-    if (model_.is_moe()) {
-      // Leading dense layers sit in the first chunks, all of which but the first hold `middle`
-      // layers.
-      const std::int64_t before = chunk == 0 ? 0 : split.first + (chunk - 1) * split.middle;
-      dense = std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers);
+  // Thinner chunks are those from `thin` to the one before the last; how many of them are this
+  // rank's.
+  auto upto = [&](std::int64_t chunk) { return chunk < rank ? 0 : (chunk - rank) / plan.pp + 1; };
+  const std::int64_t thin = chunks - 1 - split.thinner;
+  std::int64_t layers = plan.vp * split.middle - (upto(chunks - 2) - upto(thin - 1));
+  if (rank == 0) layers += split.first - split.middle;
+  if (rank == plan.pp - 1) layers += split.last - (chunks > 1 ? split.middle : split.first);
+  std::int64_t dense = layers;
+  if (model_.is_moe()) {
+    // Leading dense layers sit in the first chunks.
+    dense = 0;
+    for (std::int64_t c = rank, before = 0; c < chunks; c += plan.pp) {
+      before = c == 0 ? 0 : split.first + (c - 1) * split.middle;
+      if (before >= model_.moe.first_dense_layers) break;
+      dense += std::min(model_.moe.first_dense_layers - before, layers_of_chunk(split, chunks, c));
     }
-    p.dense_layers += d(dense);
-    p.moe_layers += d(layers - dense);
   }
+  RankPieces p;
+  p.dense_layers = d(dense);
+  p.moe_layers = d(layers - dense);
   p.messages = plan.pp > 1 ? d(plan.vp) : 0;
   p.embedding = rank == 0;
   p.head = rank == plan.pp - 1;
@@ -283,8 +289,14 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   auto chunk_times = [](const RankWork& w) {
     return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()};
   };
+  double middle_mean = 1;
+  if (plan.pp > 2) {
+    auto layers = [](const RankPieces& p) { return p.dense_layers + p.moe_layers; };
+    const double inner = d(model_.layers) - layers(stages[0].pieces) - layers(stages[2].pieces);
+    middle_mean = inner / d(plan.pp - 2) / std::max(1.0, layers(stages[1].pieces));
+  }
   const RankTimes times{chunk_times(stages[0].work), chunk_times(stages[count > 2 ? 1 : 0].work),
-                        chunk_times(stages[count - 1].work), hop};
+                        chunk_times(stages[count - 1].work), hop, middle_mean};
   const Seconds pipeline = pipeline_time(shape, times);
 
   StepEstimate estimate;

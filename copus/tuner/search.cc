@@ -12,6 +12,8 @@ namespace {
 
 using Int = std::int64_t;
 
+// Virtual stages beyond this have to be asked for: their bubble is gone and their messages cost.
+constexpr Int kMostVirtualStages = 64;
 constexpr Int kProgressEvery = 1 << 20;  // plans: about half a second
 
 std::vector<Int> divisors(Int n) {
@@ -153,7 +155,7 @@ class Walk {
 
   bool tp_divides(Int tp) const {
     if (spec_.heads % tp != 0 || spec_.hidden % tp != 0) return false;
-    if (spec_.kv_heads % tp != 0 && tp % spec_.kv_heads != 0) return false;
+    if (!spec_.mla.enabled && spec_.kv_heads % tp != 0 && tp % spec_.kv_heads != 0) return false;
     if (spec_.moe_layers() < spec_.layers && spec_.ffn % tp != 0) return false;
     return !spec_.is_moe() || spec_.moe.expert_ffn % tp == 0;
   }
@@ -192,7 +194,9 @@ class Walk {
     if (plan_.pp > 1 && m % plan_.pp == 0 &&
         (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved)) {
       plan_.schedule = ScheduleKind::kInterleaved;
-      for (Int vp = 2; vp <= spec_.layers / plan_.pp && vp * plan_.pp <= kMaxChunks; ++vp) {
+      const Int most = fixed_.has("vp") ? kMaxChunks : kMostVirtualStages;
+      for (Int vp = 2; vp <= std::min({spec_.layers / plan_.pp, kMaxChunks / plan_.pp, most});
+           ++vp) {
         if (allowed("vp", fixed_.plan.vp, vp)) walk_splits(vp);
       }
     }
