@@ -99,7 +99,8 @@ void print_search(const Job& job, const StepModel& model, const SearchResult& fo
     fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
   if (!usual) {
     fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits.\n");
+        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits and "
+        "agrees with what --fix pins.\n");
   } else if (usual->plan == found.plans[0].plan) {
     fmt::print(
         "Megatron-LM's usual rule (tp in the node, then pp, rest dp) picks the same plan.\n");
