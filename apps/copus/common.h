@@ -70,6 +70,7 @@ std::string bar_legend();
 void add_plan_command(CLI::App& app, int& exit_code);
 void add_predict_command(CLI::App& app, int& exit_code);
 void add_traffic_command(CLI::App& app, int& exit_code);
+void add_data_command(CLI::App& app, int& exit_code);
 void add_completion_command(CLI::App& app, int& exit_code);
 
 }  // namespace copus

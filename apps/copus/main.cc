@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   copus::add_plan_command(app, exit_code);
   copus::add_predict_command(app, exit_code);
   copus::add_traffic_command(app, exit_code);
+  copus::add_data_command(app, exit_code);
   copus::add_completion_command(app, exit_code);
   // Before the parser, which would only say that a command is missing.
   std::vector<std::string> names;

@@ -11,6 +11,7 @@
 
 #include "copus/base/json.h"
 #include "copus/base/text.h"
+#include "copus/interop/hf_numerics.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -65,6 +66,11 @@ void read_gpt2(Config& c, ModelSpec& m) {
   for (const char* key : {"resid_pdrop", "attn_pdrop", "embd_pdrop"}) {
     if (f.number_or(key, 0.1, 0, 1) > 0) m.dropout = true;
   }
+  read_numerics(f, c.where, m,
+                {.norm_eps_key = "layer_norm_epsilon",
+                 .norm_eps = 1e-5,
+                 .activation_key = "activation_function",
+                 .activation = Activation::kGeluTanh});
 }
 
 // What the families of llama's kind share.
@@ -72,6 +78,7 @@ struct LlamaDefaults {
   std::int64_t kv_heads = 0;  // 0: as many as heads
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   std::int64_t max_positions = 0;
+  NumericsDefaults numerics = {};
 };
 
 void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
@@ -101,8 +108,21 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions =
       f.integer_or("max_position_embeddings", defaults.max_positions, 1, kMaxPositions);
-  m.rope_theta = f.number_or("rope_theta", 10000, 1, 1e12);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
+  read_numerics(f, c.where, m, defaults.numerics);
+  read_rope(f, c.where, m, defaults.numerics);
+}
+
+void read_window(Config& c, ModelSpec& m) {
+  m.sliding_window = c.is_null("sliding_window")
+                         ? 0
+                         : c.fields.integer_or("sliding_window", 4096, 1, kMaxPositions);
+}
+
+// The window counts only when this switch is on (Qwen's classes); it may then cover some layers
+// alone, which ModelSpec does not tell apart.
+void read_switched_window(Config& c, ModelSpec& m) {
+  if (c.fields.boolean_or("use_sliding_window", false)) read_window(c, m);
 }
 
 void read_attention_bias(Config& c, ModelSpec& m) {
@@ -117,17 +137,20 @@ void read_llama(Config& c, ModelSpec& m) {
 
 void read_mistral(Config& c, ModelSpec& m) {
   read_llama_kind(c, m, {.kv_heads = 8, .max_positions = 131072});
+  read_window(c, m);
 }
 
 void read_qwen2(Config& c, ModelSpec& m) {
   read_llama_kind(c, m, {.kv_heads = 32, .max_positions = 32768});
   m.qkv_bias = true;  // not a field: the family has it
+  read_switched_window(c, m);
 }
 
 void read_qwen3(Config& c, ModelSpec& m) {
   read_llama_kind(c, m, {.kv_heads = 32, .head_dim = 128, .max_positions = 32768});
   read_attention_bias(c, m);
   m.qk_norm = true;
+  read_switched_window(c, m);
 }
 
 void read_experts(Config& c, ModelSpec& m, const char* count_key, const char* ffn_key) {
@@ -138,7 +161,11 @@ void read_experts(Config& c, ModelSpec& m, const char* count_key, const char* ff
 }
 
 void read_mixtral(Config& c, ModelSpec& m) {
-  read_llama_kind(c, m, {.kv_heads = 8, .max_positions = 131072});
+  read_llama_kind(c, m,
+                  {.kv_heads = 8,
+                   .max_positions = 131072,
+                   .numerics = {.norm_eps = 1e-5, .rope_theta = 1'000'000}});
+  m.sliding_window = c.fields.integer_or("sliding_window", 0, 0, kMaxPositions);
   read_experts(c, m, "num_local_experts", "intermediate_size");
 }
 
@@ -146,6 +173,7 @@ void read_qwen3_moe(Config& c, ModelSpec& m) {
   read_llama_kind(c, m, {.kv_heads = 4, .max_positions = 32768});
   read_attention_bias(c, m);
   m.qk_norm = true;
+  read_switched_window(c, m);
   // Newer versions of the library save the count under the second name.
   const bool renamed = !c.fields.has("num_experts") && c.fields.has("num_local_experts");
   read_experts(c, m, renamed ? "num_local_experts" : "num_experts", "moe_intermediate_size");
@@ -169,8 +197,9 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   m.kv_heads = m.heads;  // the latent is unfolded into keys and values of every head
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions = f.integer_or("max_position_embeddings", 4096, 1, kMaxPositions);
-  m.rope_theta = f.number_or("rope_theta", 10000, 1, 1e12);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
+  read_numerics(f, c.where, m, {});
+  read_rope(f, c.where, m, {});
   read_attention_bias(c, m);
 
   m.mla.enabled = true;
@@ -209,16 +238,6 @@ std::vector<std::string> family_names() {
   names.reserve(kFamilies.size());
   for (const Family& family : kFamilies) names.emplace_back(family.model_type);
   return names;
-}
-
-// Names reach terminals and tables.
-std::string printable(std::string text) {
-  constexpr std::size_t kLongest = 100;
-  if (text.size() > kLongest) text.resize(kLongest);
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
 }
 
 // "llama/config.json" -> "llama", "my-model.json" -> "my-model".

@@ -13,6 +13,20 @@ namespace copus {
 
 enum class Norm { kLayerNorm, kRmsNorm };
 enum class Positions { kRope, kLearned };
+enum class Activation { kSilu, kGelu, kGeluTanh };  // kGeluTanh: the approximation GPT-2 has
+
+// How rotary frequencies are stretched to contexts longer than those first trained on. Planning
+// costs are the same for every kind.
+struct RopeScaling {
+  // kOther: a kind that only planning can take (yarn, dynamic, longrope, ...); `other` names it.
+  enum Kind { kNone, kLinear, kLlama3, kOther };
+  Kind kind = kNone;
+  double factor = 1;
+  double low_freq_factor = 1;  // the last three: kLlama3 alone
+  double high_freq_factor = 4;
+  std::int64_t original_max_positions = 0;
+  std::string other;
+};
 
 // Multi-head latent attention (DeepSeek-V2/V3): queries and keys/values go through low-rank
 // projections.
@@ -55,6 +69,11 @@ struct ModelSpec {
   Positions positions = Positions::kRope;
   double rope_theta =
       10000;  // base of the rotary frequencies; costs nothing, but a launch needs it
+  RopeScaling rope_scaling;
+  std::int64_t sliding_window = 0;  // tokens that attention looks back over; 0: all
+  double norm_eps = 1e-5;
+  double init_std = 0.02;  // of the normal distribution that weights start from
+  Activation activation = Activation::kSilu;
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;

@@ -1,0 +1,211 @@
+// copus data: text to token files, the builtin corpus, and what is in a token file.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/copus/common.h"
+#include "copus/base/text.h"
+#include "copus/train/data/builtin_corpus.h"
+#include "copus/train/data/documents.h"
+#include "copus/train/data/megatron_index.h"
+#include "copus/train/data/token_file.h"
+#include "copus/train/data/tokenizer.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kMaxBuiltinBytes = std::int64_t{1} << 30U;
+
+struct DataArgs {
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string tokenizer = "bytes";
+  std::string split = "none";
+  std::string builtin;
+  std::string inspect;
+  bool append_eod = false;
+  bool force = false;
+  bool json = false;
+};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// "312 MiB of 1.20 GiB" on one line of the terminal, a few times per second; nothing elsewhere.
+class Progress {
+ public:
+  explicit Progress(const std::vector<std::string>& inputs) : shown_(::isatty(STDERR_FILENO) == 1) {
+    for (const std::string& input : inputs) {
+      std::error_code failed;
+      const auto size = std::filesystem::file_size(input, failed);
+      if (failed) {
+        total_ = 0;  // standard input, or an error that the pass itself will tell
+        return;
+      }
+      total_ += static_cast<double>(size);
+    }
+  }
+  void operator()(std::int64_t bytes) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now;
+    const std::string of = total_ > 0 ? " of " + human_bytes(total_) : std::string();
+    fmt::print(stderr, "\r{}{}   ", human_bytes(static_cast<double>(bytes)), of);
+    begun_ = true;
+  }
+  void clear() const {
+    if (begun_) fmt::print(stderr, "\r{:40}\r", "");
+  }
+
+ private:
+  bool shown_;
+  bool begun_ = false;
+  double total_ = 0;
+  // The first look comes after 200 ms, so that a short run shows nothing.
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+int run_tokenize(const DataArgs& args) {
+  const Result<DocumentSplit> split = parse_document_split(args.split);
+  if (!split) return report(split.error());
+  const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(args.tokenizer);
+  if (!tokenizer) return report(tokenizer.error());
+  const std::string prefix = token_file_prefix(args.output);
+  Progress progress(args.inputs);
+  TokenizeOptions options;
+  options.split = *split;
+  options.append_end = args.append_eod;
+  options.overwrite = args.force;
+  options.progress = [&](std::int64_t bytes) { progress(bytes); };
+  const Result<TokenizeTotals> totals = tokenize_files(args.inputs, **tokenizer, prefix, options);
+  progress.clear();
+  if (!totals) return report(totals.error());
+  if (args.json) {
+    Json json;
+    json["output"] = prefix;
+    json["tokenizer"] = args.tokenizer;
+    json["vocab"] = (*tokenizer)->vocab();
+    json["dtype"] = totals->dtype;
+    json["text_bytes"] = totals->bytes;
+    json["tokens"] = totals->tokens;
+    json["documents"] = totals->documents;
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{0}.bin and {0}.idx: {1} tokens of {2} in {3} document{4}, vocabulary {5}\n",
+               prefix, totals->tokens, totals->dtype, totals->documents,
+               totals->documents == 1 ? "" : "s", (*tokenizer)->vocab());
+  }
+  return kOk;
+}
+
+int run_builtin(const DataArgs& args) {
+  const Result<std::int64_t> bytes = parse_integer(args.builtin, "--builtin", 1, kMaxBuiltinBytes);
+  if (!bytes) return report(bytes.error());
+  if (args.output != "-" && exists(args.output) && !args.force) {
+    return report(make_error("{}: exists; want another output, or --force", args.output));
+  }
+  const std::string text = builtin_corpus(static_cast<std::size_t>(*bytes));
+  if (const Result<void> written = write_file(args.output, text); !written) {
+    return report(written.error());
+  }
+  if (args.output == "-") return kOk;  // the text alone, for a pipe
+  if (args.json) {
+    Json json;
+    json["output"] = args.output;
+    json["text_bytes"] = *bytes;
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{}: {} bytes of the builtin corpus\n", args.output, *bytes);
+  }
+  return kOk;
+}
+
+int run_inspect(const DataArgs& args) {
+  constexpr std::int64_t kShown = 16;
+  const Result<TokenFile> file = TokenFile::open(args.inspect);
+  if (!file) return report(file.error());
+  std::vector<std::int64_t> first(static_cast<std::size_t>(std::min(kShown, file->size())));
+  file->read(0, first);
+  if (args.json) {
+    Json json;
+    json["file"] = file->name();
+    json["dtype"] = file->dtype();
+    json["tokens"] = file->size();
+    json["documents"] = file->documents();
+    json["first_tokens"] = first;
+    fmt::print("{}\n", json.dump(2, ' ', true, Json::error_handler_t::replace));
+    return kOk;
+  }
+  fmt::print("file       {}\ndtype      {}\ntokens     {}\ndocuments  {}\nbegins     {}{}\n",
+             file->name(), file->dtype(), file->size(), file->documents(), fmt::join(first, " "),
+             file->size() > kShown ? " ..." : "");
+  return kOk;
+}
+
+int run(const DataArgs& args) {
+  const int asked = (args.inputs.empty() ? 0 : 1) + (args.builtin.empty() ? 0 : 1) +
+                    (args.inspect.empty() ? 0 : 1);
+  if (asked != 1) {
+    return report(make_error("data: got {} of --input, --builtin and --inspect; want one",
+                             asked == 0   ? "none"
+                             : asked == 2 ? "two"
+                                          : "all"));
+  }
+  if (!args.inspect.empty()) {
+    if (!args.output.empty()) {
+      return report(make_error("--output: got {} with --inspect, which writes nothing; want one",
+                               args.output));
+    }
+    return run_inspect(args);
+  }
+  if (args.output.empty()) {
+    return report(make_error(
+        "--output: got none; want {}",
+        args.builtin.empty() ? "a prefix, as x for x.bin and x.idx" : "a file for the text"));
+  }
+  return args.builtin.empty() ? run_tokenize(args) : run_builtin(args);
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& app, int& exit_code) {
+  auto args = std::make_shared<DataArgs>();
+  CLI::App* command = app.add_subcommand(
+      "data", "Turn text into token files, write the builtin corpus, or look into a token file");
+  command->add_option("--input", args->inputs, "files of text, in this order; - is standard input")
+      ->check(not_empty());
+  command
+      ->add_option("--output", args->output,
+                   "prefix of the .bin and .idx to write; with --builtin, the file (- to print)")
+      ->check(not_empty());
+  command
+      ->add_option("--tokenizer", args->tokenizer,
+                   "bytes, or the path of a SentencePiece model (default: bytes)")
+      ->check(not_empty());
+  command
+      ->add_option("--split-documents", args->split,
+                   "where a file's documents begin: none, blank-line or line (default: none)")
+      ->check(not_empty());
+  command->add_flag("--append-eod", args->append_eod,
+                    "end each document in the tokenizer's end token (of bytes: 0)");
+  command->add_option("--builtin", args->builtin, "write this many bytes of the builtin corpus")
+      ->check(not_empty());
+  command->add_option("--inspect", args->inspect, "show what is in a token file, or in text")
+      ->check(not_empty());
+  command->add_flag("--force", args->force, "replace the output if it exists");
+  command->add_flag("--json", args->json, "print JSON");
+  command->footer(
+      "Example: copus data --input book.txt news.txt --split-documents blank-line --append-eod "
+      "--output corpus");
+  command->callback([args, &exit_code] { exit_code = run(*args); });
+}
+
+}  // namespace copus

@@ -1,0 +1,17 @@
+# Looks for libtorch 1.13 or later, Debian's libtorch-dev or a pip wheel's (-DCMAKE_PREFIX_PATH=…). Sets
+# COPUS_WITH_TORCH and COPUS_WITH_NCCL, and makes the target copus_torch: Torch without its warnings.
+option(COPUS_TORCH "build the training engine where libtorch is found" ON)
+set(COPUS_WITH_TORCH OFF)
+set(COPUS_WITH_NCCL OFF)
+if(NOT COPUS_TORCH)
+  return()
+endif()
+find_package(Torch QUIET)
+if(NOT Torch_FOUND)
+  message(STATUS "libtorch not found: building without the training engine")
+  return()
+endif()
+set(COPUS_WITH_TORCH ON)
+add_library(copus_torch INTERFACE)
+target_include_directories(copus_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+target_link_libraries(copus_torch INTERFACE ${TORCH_LIBRARIES})

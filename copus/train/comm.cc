@@ -1,0 +1,221 @@
+// Groups of ranks: naming, time limits, and what to say when an operation fails.
+#include "copus/train/comm.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+namespace copus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The first line: c10d adds a stack trace.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+// Each survivor of a broken operation says in the store where it stands; whoever has not said it
+// within this time is missing.
+constexpr std::chrono::milliseconds kRollCall{2000};
+
+std::vector<int> missing_members(c10d::Store& store, const std::vector<int>& members, int self,
+                                 const std::string& operation) {
+  const auto key = [&](int rank) { return fmt::format("copus/stuck/{}/{}", operation, rank); };
+  store.set(key(self), bytes_of("1"));
+  std::vector<int> missing = members;
+  const auto deadline = Clock::now() + kRollCall;
+  while (!missing.empty() && Clock::now() < deadline) {
+    std::erase_if(missing, [&](int rank) { return store.check({key(rank)}); });
+    if (!missing.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return missing;
+}
+
+}  // namespace
+
+Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port);
+  options.isServer = true;
+  options.numWorkers = static_cast<std::size_t>(world_size);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    const int bound = store->getPort();
+    return ServedStore{store, bound};
+  } catch (const std::exception& error) {
+    return make_error("port: got {}; want a free port to meet on ({})", port, first_line(error));
+  }
+}
+
+Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, int port,
+                                                   int world_size,
+                                                   std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port);
+  options.numWorkers = static_cast<std::size_t>(world_size);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::TCPStore>(address, options));
+  } catch (const std::exception& error) {
+    return make_error("cannot reach the ranks' meeting point at {}:{} ({})", address, port,
+                      first_line(error));
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> local_store() { return c10::make_intrusive<c10d::HashStore>(); }
+
+void Pending::wait() {
+  if (comm_ == nullptr) return;
+  const Comm* comm = std::exchange(comm_, nullptr);
+  const auto begin = Clock::now();
+  try {
+    started_.work->wait();
+    if (started_.finish) started_.finish();
+  } catch (const std::exception& error) {
+    comm->fail(operation_, number_, first_line(error));
+  }
+  comm->waited_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  started_ = {};
+  kept_.clear();
+}
+
+Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::string name,
+                                           std::vector<int> members) {
+  std::unique_ptr<Comm> comm(new Comm);
+  comm->rendezvous_ = rendezvous;
+  comm->name_ = std::move(name);
+  comm->members_ = std::move(members);
+  const auto self = std::find(comm->members_.begin(), comm->members_.end(), rendezvous.rank);
+  COPUS_CHECK(self != comm->members_.end());
+  comm->rank_ = static_cast<int>(self - comm->members_.begin());
+  if (comm->size() == 1) return comm;
+  const std::string key =
+      fmt::format("copus/group/{}/{}", comm->name_, fmt::join(comm->members_, ","));
+  GroupAddress address;
+  address.store = c10::make_intrusive<c10d::PrefixStore>(key, rendezvous.store);
+  address.rank = comm->rank_;
+  address.size = comm->size();
+  address.timeout = rendezvous.timeout;
+  address.interface_hint = rendezvous.master_address;
+  try {
+    auto backend = rendezvous.cuda ? make_nccl_backend(address) : make_gloo_backend(address);
+    if (!backend) return backend.error();
+    comm->backend_ = std::move(backend).value();
+  } catch (const std::exception& error) {
+    try {
+      comm->fail("connect", 0, first_line(error));
+    } catch (const CommError& named) {
+      return Error{named.what()};
+    }
+  }
+  return comm;
+}
+
+void Comm::fail(const char* operation, std::int64_t number, const std::string& why) const {
+  std::string who;
+  try {
+    const std::string key =
+        fmt::format("{}/{}/{}/{}", name_, fmt::join(members_, ","), operation, number);
+    const std::vector<int> missing =
+        missing_members(*rendezvous_.store, members_, rendezvous_.rank, key);
+    who = missing.empty() ? "every member reached it"
+                          : fmt::format("missing: rank {}", fmt::join(missing, ", "));
+  } catch (const std::exception& error) {
+    who = fmt::format("who is missing is not known: the ranks' meeting point is gone ({})",
+                      first_line(error));
+  }
+  throw CommError(fmt::format("{} number {} in group {} (ranks {}) failed; {}; {}", operation,
+                              number, name_, fmt::join(members_, ","), who, why));
+}
+
+// An operation that fails as it starts (a connection already closed) fails by the same words as one
+// that fails later.
+Pending Comm::start(const char* operation, std::vector<Tensor> kept,
+                    const std::function<StartedWork()>& call) const {
+  Pending pending;
+  pending.operation_ = operation;
+  pending.number_ = ++operations_;
+  pending.kept_ = std::move(kept);
+  const auto begin = Clock::now();
+  try {
+    pending.started_ = call();
+    waited_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  } catch (const std::exception& error) {
+    fail(operation, pending.number_, first_line(error));
+  }
+  pending.comm_ = this;
+  return pending;
+}
+
+Pending Comm::start_all_reduce(Tensor tensor) const {
+  if (size() == 1) return {};
+  return start("all-reduce", {tensor}, [&] { return backend_->all_reduce(tensor, false); });
+}
+
+void Comm::all_reduce_max(Tensor tensor) const {
+  if (size() == 1) return;
+  start("all-reduce", {tensor}, [&] { return backend_->all_reduce(tensor, true); }).wait();
+}
+
+Pending Comm::start_reduce_scatter(Tensor output, Tensor input) const {
+  if (size() == 1) {
+    if (output.data_ptr() != input.data_ptr()) output.copy_(input.view_as(output));
+    return {};
+  }
+  return start("reduce-scatter", {output, input},
+               [&] { return backend_->reduce_scatter(output, input); });
+}
+
+void Comm::reduce_scatter(Tensor output, Tensor input) const {
+  start_reduce_scatter(std::move(output), std::move(input)).wait();
+}
+
+Pending Comm::start_all_gather(Tensor output, Tensor input) const {
+  if (size() == 1) {
+    if (output.data_ptr() != input.data_ptr()) output.copy_(input.view_as(output));
+    return {};
+  }
+  return start("all-gather", {output, input}, [&] { return backend_->all_gather(output, input); });
+}
+
+void Comm::all_gather(Tensor output, Tensor input) const {
+  start_all_gather(std::move(output), std::move(input)).wait();
+}
+
+Pending Comm::start_send(Tensor tensor, int to) const {
+  COPUS_CHECK(size() > 1);
+  return start("send", {tensor}, [&] { return backend_->send(tensor, to); });
+}
+
+Pending Comm::start_receive(Tensor tensor, int from) const {
+  COPUS_CHECK(size() > 1);
+  return start("receive", {tensor}, [&] { return backend_->receive(tensor, from); });
+}
+
+void Comm::broadcast(Tensor tensor, int root) const {
+  if (size() == 1) return;
+  start("broadcast", {tensor}, [&] { return backend_->broadcast(tensor, root); }).wait();
+}
+
+void Comm::barrier() const {
+  const Tensor token =
+      at::zeros({1}, at::TensorOptions().device(rendezvous_.cuda ? at::kCUDA : at::kCPU));
+  all_reduce(token);
+  if (rendezvous_.cuda) token.item<float>();
+}
+
+double Comm::take_waited_s() const { return std::exchange(waited_s_, 0.0); }
+
+}  // namespace copus

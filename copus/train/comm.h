@@ -1,0 +1,140 @@
+// Communication between ranks: c10d, with names. Every operation has a time limit; an operation
+// that fails says which group, which operation and which ranks are missing.
+//
+// A Comm is used by one thread. Operations on one group must be started in the same order by all
+// its members.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "copus/base/result.h"
+#include "copus/train/torch_api.h"
+
+namespace copus {
+
+// What a broken operation throws; caught once, at the rank's top.
+class CommError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Work that a backend has started. `finish` runs after it, where the result needs one more step.
+struct StartedWork {
+  c10::intrusive_ptr<c10d::Work> work;
+  std::function<void()> finish;
+};
+
+// One group on one transport (Gloo on CPUs, NCCL on GPUs). Ranks are members, 0 .. size-1.
+class CommBackend {
+ public:
+  virtual ~CommBackend() = default;
+  virtual StartedWork all_reduce(Tensor tensor, bool maximum) = 0;      // in place
+  virtual StartedWork reduce_scatter(Tensor output, Tensor input) = 0;  // input: size outputs
+  virtual StartedWork all_gather(Tensor output, Tensor input) = 0;      // output: size inputs
+  virtual StartedWork broadcast(Tensor tensor, int root) = 0;
+  virtual StartedWork send(Tensor tensor, int to) = 0;
+  virtual StartedWork receive(Tensor tensor, int from) = 0;
+};
+
+struct GroupAddress {
+  c10::intrusive_ptr<c10d::Store> store;  // this group's own prefix
+  int rank = 0;
+  int size = 1;
+  std::chrono::milliseconds timeout{};
+  std::string interface_hint;  // the master's address: a loopback one keeps Gloo on loopback
+};
+// Each in its own file; the stub that CMake picks where the library is missing gives an error.
+Result<std::unique_ptr<CommBackend>> make_gloo_backend(const GroupAddress& address);
+Result<std::unique_ptr<CommBackend>> make_nccl_backend(const GroupAddress& address);
+
+// Where the ranks meet: made once per process.
+struct Rendezvous {
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank = 0;
+  int world_size = 1;
+  std::chrono::milliseconds timeout{300'000};
+  std::string master_address = "127.0.0.1";
+  bool cuda = false;
+};
+// Serves a store on `port` (0: a free one) for `world_size` ranks; returns it with its port.
+struct ServedStore {
+  c10::intrusive_ptr<c10d::Store> store;
+  int port = 0;
+};
+Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseconds timeout);
+Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, int port,
+                                                   int world_size,
+                                                   std::chrono::milliseconds timeout);
+// Inside one process: for tests with a thread per rank.
+c10::intrusive_ptr<c10d::Store> local_store();
+
+class Comm;
+
+// An operation under way. wait() throws CommError; a Pending that is dropped without it is a bug,
+// since its tensors may still be in use.
+class Pending {
+ public:
+  Pending() = default;
+  void wait();
+  bool active() const { return comm_ != nullptr; }
+
+ private:
+  friend class Comm;
+  const Comm* comm_ = nullptr;
+  StartedWork started_;
+  const char* operation_ = "";
+  std::int64_t number_ = 0;
+  std::vector<Tensor> kept_;  // alive until done
+};
+
+// A group of ranks. One member only: every operation is a no-op, which is what its law asks for.
+class Comm {
+ public:
+  // `name`: tp, dp, …; `members`: global ranks, this rank among them. Blocks until all have come.
+  static Result<std::unique_ptr<Comm>> create(const Rendezvous& rendezvous, std::string name,
+                                              std::vector<int> members);
+
+  const std::string& name() const { return name_; }
+  const std::vector<int>& members() const { return members_; }
+  int rank() const { return rank_; }  // among the members
+  int size() const { return static_cast<int>(members_.size()); }
+
+  Pending start_all_reduce(Tensor tensor) const;
+  Pending start_reduce_scatter(Tensor output, Tensor input) const;
+  Pending start_all_gather(Tensor output, Tensor input) const;
+  Pending start_send(Tensor tensor, int to) const;
+  Pending start_receive(Tensor tensor, int from) const;
+
+  void all_reduce(Tensor tensor) const { start_all_reduce(std::move(tensor)).wait(); }
+  void all_reduce_max(Tensor tensor) const;
+  void reduce_scatter(Tensor output, Tensor input) const;
+  void all_gather(Tensor output, Tensor input) const;
+  void broadcast(Tensor tensor, int root) const;
+  void barrier() const;
+
+  // Seconds that this thread has spent waiting for this group, since the last call.
+  double take_waited_s() const;
+
+ private:
+  friend class Pending;
+  Comm() = default;
+  Pending start(const char* operation, std::vector<Tensor> kept,
+                const std::function<StartedWork()>& call) const;
+  [[noreturn]] void fail(const char* operation, std::int64_t number, const std::string& why) const;
+
+  Rendezvous rendezvous_;
+  std::string name_;
+  std::vector<int> members_;
+  int rank_ = 0;
+  std::unique_ptr<CommBackend> backend_;
+  mutable std::int64_t operations_ = 0;
+  mutable double waited_s_ = 0;
+};
+
+}  // namespace copus

@@ -1,0 +1,13 @@
+// Stands in for sentencepiece.cc where the library is not there.
+#include "copus/train/data/tokenizer.h"
+
+namespace copus {
+
+Result<std::unique_ptr<Tokenizer>> sentencepiece_tokenizer(const std::string& model_path) {
+  return make_error(
+      "tokenizer: got {}; this build has no SentencePiece: want bytes, or build again with "
+      "libsentencepiece-dev installed",
+      model_path);
+}
+
+}  // namespace copus

@@ -1,0 +1,38 @@
+// Integer randomness that is the same on every platform: no std:: distribution, no floating point.
+#pragma once
+
+#include <cstdint>
+
+namespace copus {
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection on 64 bits in which
+// each input bit flips each output bit about half the time.
+constexpr std::uint64_t mix64(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
+constexpr std::uint64_t mix64(std::uint64_t a, std::uint64_t b) { return mix64(mix64(a) ^ b); }
+
+class Random {
+ public:
+  explicit constexpr Random(std::uint64_t seed) : state_(mix64(seed)) {}
+
+  constexpr std::uint32_t next() {
+    const std::uint64_t out = mix64(state_);
+    state_ += 0x9E3779B97F4A7C15U;
+    return static_cast<std::uint32_t>(out >> 32U);
+  }
+  // In [0, n). The bias is n / 2^32.
+  constexpr std::uint32_t below(std::uint32_t n) {
+    return static_cast<std::uint32_t>((std::uint64_t{next()} * n) >> 32U);
+  }
+  constexpr bool chance(std::uint32_t percent) { return below(100) < percent; }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace copus

@@ -1,0 +1,55 @@
+// SentencePiece behind Tokenizer. no_sentencepiece.cc stands in where the library is not there.
+#include <sentencepiece_processor.h>
+
+#include <utility>
+
+#include "copus/train/data/mapped_file.h"
+#include "copus/train/data/tokenizer.h"
+
+namespace copus {
+namespace {
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(std::unique_ptr<sentencepiece::SentencePieceProcessor> processor)
+      : processor_(std::move(processor)) {}
+
+  std::int64_t vocab() const override { return processor_->GetPieceSize(); }
+  std::optional<std::int32_t> end_of_document() const override {
+    const int id = processor_->eos_id();
+    if (id < 0) return std::nullopt;
+    return id;
+  }
+  Result<void> encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    const auto status = processor_->Encode({text.data(), text.size()}, &out);
+    if (!status.ok()) return make_error("tokenizer: cannot encode: {}", status.message());
+    return {};
+  }
+  Result<std::string> decode(std::span<const std::int32_t> tokens) const override {
+    std::string text;
+    const auto status = processor_->Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
+    if (!status.ok()) return make_error("tokenizer: cannot decode: {}", status.message());
+    return text;
+  }
+
+ private:
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> sentencepiece_tokenizer(const std::string& model_path) {
+  COPUS_TRY(const MappedFile file, MappedFile::open(model_path));
+  const std::span<const std::byte> bytes = file.bytes();
+  auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  const auto status = processor->LoadFromSerializedProto(
+      {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!status.ok() || processor->GetPieceSize() < 1) {
+    return make_error("{}: got something else; want a SentencePiece model", model_path);
+  }
+  std::unique_ptr<Tokenizer> tokenizer =
+      std::make_unique<SentencePieceTokenizer>(std::move(processor));
+  return tokenizer;
+}
+
+}  // namespace copus

@@ -1,0 +1,60 @@
+#include "copus/train/launch/signal_pipe.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace copus {
+namespace {
+
+std::atomic<int> write_end = -1;
+static_assert(std::atomic<int>::is_always_lock_free);  // a handler reads it
+
+extern "C" void copus_note_signal(int number) {
+  const int kept = errno;
+  const auto byte = static_cast<unsigned char>(number);
+  [[maybe_unused]] const ssize_t written = ::write(write_end.load(), &byte, 1);
+  errno = kept;
+}
+
+}  // namespace
+
+Result<void> SignalPipe::open() {
+  if (::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+    return make_error("signals: no pipe: {}", std::strerror(errno));
+  }
+  write_end = ends_[1];
+  struct sigaction action = {};
+  action.sa_handler = copus_note_signal;
+  action.sa_flags = SA_RESTART | SA_NOCLDSTOP;
+  for (std::size_t i = 0; i < kNoted.size(); ++i) ::sigaction(kNoted[i], &action, &before_[i]);
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, &pipe_before_);
+  return {};
+}
+
+SignalPipe::~SignalPipe() {
+  if (ends_[0] < 0) return;
+  for (std::size_t i = 0; i < kNoted.size(); ++i) ::sigaction(kNoted[i], &before_[i], nullptr);
+  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  write_end = -1;
+  ::close(ends_[0]);
+  ::close(ends_[1]);
+}
+
+std::vector<int> SignalPipe::take() const {
+  std::vector<int> numbers;
+  std::array<unsigned char, 256> bytes = {};
+  for (;;) {
+    const ssize_t n = ::read(ends_[0], bytes.data(), bytes.size());
+    if (n <= 0) return numbers;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      if (bytes[i] != SIGCHLD) numbers.push_back(bytes[i]);
+    }
+  }
+}
+
+}  // namespace copus

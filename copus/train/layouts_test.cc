@@ -1,0 +1,191 @@
+// The engine's first law: the layout is a choice of speed, never of result. Eight ranks train the
+// same model on the same samples at every layout and must follow one rank's losses and end at its
+// weights.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "copus/train/rank_threads.h"
+#include "copus/train/trainer.h"
+
+namespace copus {
+namespace {
+
+constexpr int kSteps = 30;
+constexpr double kLossTolerance = 1e-4;    // relative
+constexpr double kWeightTolerance = 1e-3;  // of the tensor's largest weight
+
+ModelSpec llama(bool tied = false) {
+  ModelSpec m;
+  m.name = "llama-test";
+  m.layers = 8;
+  m.hidden = 32;
+  m.ffn = 80;
+  m.heads = 8;
+  m.kv_heads = 4;  // tp=8: two ranks share each key and value head
+  m.head_dim = 4;
+  m.vocab = 251;  // no multiple of anything: the last tp rank holds padding
+  m.max_positions = 64;
+  m.tied_embeddings = tied;
+  m.norm_eps = 1e-6;
+  return m;
+}
+
+ModelSpec gpt2() {
+  ModelSpec m = llama(/*tied=*/true);
+  m.name = "gpt2-test";
+  m.family = "gpt2";
+  m.kv_heads = m.heads;
+  m.gated_mlp = false;
+  m.norm = Norm::kLayerNorm;
+  m.positions = Positions::kLearned;
+  m.activation = Activation::kGeluTanh;
+  m.qkv_bias = m.attention_out_bias = m.mlp_bias = true;
+  m.norm_eps = 1e-5;
+  return m;
+}
+
+ModelSpec qwen3() {
+  ModelSpec m = llama();
+  m.name = "qwen3-test";
+  m.qk_norm = true;
+  m.qkv_bias = true;
+  // Normalised queries and keys amplify rounding where they start near zero.
+  m.init_std = 0.1;
+  return m;
+}
+
+struct Trajectory {
+  std::vector<double> losses, norms;
+  double held_out = 0;
+  std::map<std::string, Tensor> weights;  // whole tensors by name
+};
+
+// Copies a rank's parts of every tensor to where they belong in the whole.
+void collect_weights(const Trainer& trainer, std::map<std::string, Tensor>& whole) {
+  for (const auto& parameters : trainer.parameters()) {
+    for (const Bucket& bucket : parameters->buckets()) {
+      for (const PlacedTensor& tensor : bucket.tensors) {
+        Tensor& all = whole[tensor.spec.name];
+        if (!all.defined()) all = at::full(tensor.spec.shape, NAN);
+        const std::int64_t dim = tensor.spec.cut == Cut::kColumns ? 1 : 0;
+        const Tensor part = bucket.values.narrow(0, tensor.offset, tensor.size)
+                                .view(local_shape(tensor.spec, tensor.shard));
+        all.narrow(dim, tensor.shard.begin, tensor.shard.length)
+            .copy_(part.narrow(dim, 0, tensor.shard.length));
+      }
+    }
+  }
+}
+
+Trajectory train(const ModelSpec& model, const std::string& plan_text) {
+  Result<PartialPlan> plan = parse_plan_text(plan_text, "--plan");
+  EXPECT_TRUE(plan.has_value()) << plan.error().message;
+  TrainerOptions options;
+  options.model = model;
+  options.plan = plan->plan;
+  options.seq_len = 16;
+  options.global_batch = 16;
+  options.lr = {.peak = 3e-3, .floor = 3e-4, .warmup_samples = 80, .decay_samples = 480};
+  options.bucket_elements = 4000;  // several buckets
+  Trajectory result;
+  std::mutex mutex;
+  run_ranks(static_cast<int>(options.plan.gpus()), [&](int rank, GroupCache& groups) {
+    Result<Dataset> data = Dataset::open({"builtin"}, {.seq_len = 16, .seed = 7, .vocab = 251});
+    ASSERT_TRUE(data.has_value()) << data.error().message;
+    Result<std::unique_ptr<Trainer>> trainer = Trainer::create(groups, options);
+    ASSERT_TRUE(trainer.has_value()) << trainer.error().message;
+    for (int step = 0; step < kSteps; ++step) {
+      const Result<StepResult> done = (*trainer)->step(*data, step * options.global_batch);
+      ASSERT_TRUE(done.has_value()) << done.error().message;
+      ASSERT_EQ(done->not_finite, "");
+      if (rank == 0) {
+        result.losses.push_back(done->loss);
+        result.norms.push_back(done->grad_norm);
+      }
+    }
+    const Result<double> held_out = (*trainer)->evaluate(*data, 16);
+    ASSERT_TRUE(held_out.has_value()) << held_out.error().message;
+    const std::lock_guard<std::mutex> lock(mutex);
+    result.held_out = *held_out;
+    collect_weights(**trainer, result.weights);
+  });
+  return result;
+}
+
+// One rank's trajectory, trained once per model.
+const Trajectory& reference(const std::string& which) {
+  static std::map<std::string, Trajectory> known;
+  const auto found = known.find(which);
+  if (found != known.end()) return found->second;
+  const ModelSpec model = which == "gpt2"    ? gpt2()
+                          : which == "qwen3" ? qwen3()
+                          : which == "tied"  ? llama(true)
+                                             : llama();
+  return known.emplace(which, train(model, "micro_batch=4")).first->second;
+}
+
+struct Layout {
+  const char* model;
+  const char* plan;
+};
+void PrintTo(const Layout& l, std::ostream* out) { *out << l.model << " " << l.plan; }
+
+class Layouts : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Layouts, FollowOneRanksLossesAndEndAtItsWeights) {
+  const std::string which = GetParam().model;
+  const ModelSpec model = which == "gpt2"    ? gpt2()
+                          : which == "qwen3" ? qwen3()
+                          : which == "tied"  ? llama(true)
+                                             : llama();
+  const Trajectory& one = reference(which);
+  ASSERT_EQ(one.losses.size(), static_cast<std::size_t>(kSteps));
+  EXPECT_LT(one.losses.back(), one.losses.front() - 0.5) << "the reference must learn";
+  const Trajectory many = train(model, GetParam().plan);
+  ASSERT_EQ(many.losses.size(), static_cast<std::size_t>(kSteps));
+  for (int i = 0; i < kSteps; ++i) {
+    const auto step = static_cast<std::size_t>(i);
+    EXPECT_NEAR(many.losses[step], one.losses[step], kLossTolerance * one.losses[step])
+        << "step " << i;
+    EXPECT_NEAR(many.norms[step], one.norms[step], 1e-3 * one.norms[step]) << "step " << i;
+  }
+  EXPECT_NEAR(many.held_out, one.held_out, kLossTolerance * one.held_out);
+  ASSERT_EQ(many.weights.size(), one.weights.size());
+  for (const auto& [name, weight] : one.weights) {
+    const Tensor& other = many.weights.at(name);
+    const double largest = weight.abs().max().item<double>();
+    const double apart = (other - weight).abs().max().item<double>();
+    EXPECT_LE(apart, kWeightTolerance * std::max(largest, 1e-2)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EightRanks, Layouts,
+    ::testing::Values(
+        // Every factorisation of 8 into dp, tp and pp.
+        Layout{"llama", "dp=8"}, Layout{"llama", "tp=8,micro_batch=8"}, Layout{"llama", "pp=8"},
+        Layout{"llama", "dp=4,tp=2,micro_batch=2"}, Layout{"llama", "dp=4,pp=2"},
+        Layout{"llama", "dp=2,tp=4,micro_batch=4"}, Layout{"llama", "dp=2,pp=4,micro_batch=2"},
+        Layout{"llama", "tp=4,pp=2,micro_batch=4"}, Layout{"llama", "tp=2,pp=4,micro_batch=4"},
+        Layout{"llama", "dp=2,tp=2,pp=2,micro_batch=2"},
+        // With what can be chosen beside it.
+        Layout{"llama", "dp=8,zero=1"}, Layout{"llama", "dp=2,tp=2,pp=2,zero=1,sp=1,micro_batch=2"},
+        Layout{"llama", "tp=8,sp=1,micro_batch=8"},
+        Layout{"llama", "dp=2,tp=4,sp=1,recompute=full,micro_batch=4"},
+        Layout{"llama", "dp=4,tp=2,recompute=selective,zero=1,micro_batch=4"},
+        Layout{"llama", "dp=2,pp=2,tp=2,recompute=full,schedule=gpipe,micro_batch=2"},
+        Layout{"llama", "pp=4,vp=2,dp=2,schedule=interleaved"},
+        Layout{"llama", "pp=2,vp=2,dp=2,tp=2,schedule=interleaved,zero=1,sp=1,micro_batch=2"},
+        Layout{"llama", "pp=4,dp=2,split=1-3-3-1"}, Layout{"tied", "dp=2,tp=2,pp=2,micro_batch=2"},
+        Layout{"tied", "dp=2,pp=4,zero=1,split=3-2-2-1"},
+        Layout{"tied", "pp=2,vp=4,dp=4,schedule=interleaved"},
+        Layout{"gpt2", "dp=2,tp=2,pp=2,zero=1,micro_batch=4"},
+        Layout{"gpt2", "tp=4,pp=2,sp=1,micro_batch=4"}, Layout{"gpt2", "dp=8"},
+        Layout{"gpt2", "tp=8,micro_batch=16"}, Layout{"gpt2", "pp=8"},
+        Layout{"qwen3", "tp=4,dp=2,micro_batch=8"}, Layout{"qwen3", "tp=8,sp=1,micro_batch=8"}));
+
+}  // namespace
+}  // namespace copus

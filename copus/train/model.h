@@ -1,0 +1,58 @@
+// The Transformer, written for one device. What tensor parallelism adds comes in through Partition;
+// the number of heads and hidden units here follows from the weights' shapes.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "copus/spec/model_spec.h"
+#include "copus/train/parameters.h"
+#include "copus/train/partition.h"
+
+namespace copus {
+
+struct Scale {
+  Tensor weight, bias;  // bias undefined: RMSNorm
+};
+struct Projection {
+  Tensor weight, bias;  // bias undefined: none
+};
+
+struct LayerWeights {
+  Scale attention_norm, mlp_norm;
+  Projection qkv, out, up, down;
+  Tensor q_norm, k_norm;
+};
+
+// Consecutive layers, with the embedding before or the head after them where the chunk holds these.
+class ModelChunk {
+ public:
+  // `values`: one tensor per chunk_parameters() entry, in that order.
+  ModelChunk(const ModelSpec& model, const ChunkSpec& chunk, const std::vector<Tensor>& values,
+             const Partition& partition, Recompute recompute, std::int64_t seq_len);
+
+  const ChunkSpec& spec() const { return chunk_; }
+  // `input`: tokens [batch, length] for the chunk that embeds, activations [batch, part, hidden]
+  // for others.
+  Tensor forward(const Tensor& input) const;
+  // Mean loss from forward()'s result. REQUIRES: spec().heads.
+  Tensor loss(const Tensor& hidden, const Tensor& targets) const;
+
+ private:
+  Tensor norm(const Tensor& x, const Scale& scale) const;
+  Tensor layer(const Tensor& x, const LayerWeights& w) const;
+  Tensor attention(const Tensor& x, const LayerWeights& w) const;
+  Tensor mlp(const Tensor& x, const LayerWeights& w) const;
+
+  ModelSpec model_;
+  ChunkSpec chunk_;
+  const Partition& partition_;
+  Recompute recompute_;
+  std::int64_t seq_len_;
+  Tensor tokens_, positions_, head_;
+  Scale final_norm_;
+  std::vector<LayerWeights> layers_;
+  RotaryTable rotary_;
+};
+
+}  // namespace copus

@@ -1,0 +1,72 @@
+// Runs a Schedule: this rank's forward and backward passes in the order that the schedule gives,
+// with messages to the neighbouring stages. The same schedule that the cost model times.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "copus/spec/schedule.h"
+#include "copus/train/buckets.h"
+#include "copus/train/mesh.h"
+#include "copus/train/model.h"
+
+namespace copus {
+
+struct MicroBatch {
+  Tensor tokens;   // [micro_batch, seq_len]; undefined on stages that need none
+  Tensor targets;  // the same
+};
+
+// The chunks of one rank, in model order.
+struct LocalChunk {
+  const ModelChunk* model = nullptr;
+  ChunkParameters* parameters = nullptr;
+};
+
+class Pipeline {
+ public:
+  Pipeline(const Mesh& mesh, std::vector<LocalChunk> chunks, std::vector<std::int64_t> activation,
+           at::TensorOptions options);
+
+  // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
+  // added to the buckets, and their reduction is started. Returns the losses, on the last stage; an
+  // empty tensor elsewhere.
+  Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches,
+               double loss_weight);
+  // Forward passes alone: the micro-batches' losses on the last stage.
+  Tensor evaluate(const std::vector<MicroBatch>& batches);
+
+ private:
+  struct Passing {  // one chunk and micro-batch between its forward and its backward pass
+    Tensor input, output;
+  };
+  struct Inbox {  // a message on its way; none: nothing is expected
+    Tensor message;
+    Pending arrival;
+    Tensor take() {
+      arrival.wait();
+      return std::exchange(message, Tensor());
+    }
+  };
+  LocalChunk& chunk(std::int32_t index) {
+    return chunks_[static_cast<std::size_t>(index / mesh_.plan.pp)];
+  }
+  // Asks for the message that an action will need, so that it may arrive during the one before.
+  Inbox expect(const Action& action);
+  void send(const Comm* group, const Tensor& tensor, int to);
+  void forward(const Action& action, const MicroBatch& batch, Inbox& inbox);
+  void backward(const Action& action, double loss_weight, Inbox& inbox);
+  void finish_sends();
+
+  const Mesh& mesh_;
+  std::vector<LocalChunk> chunks_;
+  std::vector<std::int64_t> activation_;
+  at::TensorOptions options_;
+  std::int32_t micro_batches_ = 0;
+  std::vector<Passing> passing_;             // by local chunk and micro-batch
+  std::vector<std::int32_t> backward_left_;  // by local chunk
+  std::vector<Tensor> losses_;
+  std::vector<Pending> sends_;
+};
+
+}  // namespace copus

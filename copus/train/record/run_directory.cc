@@ -1,0 +1,141 @@
+#include "copus/train/record/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace copus {
+namespace {
+
+constexpr const char* kEvents = "events.jsonl";
+
+std::string inside(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+// 0, or the errno of the write that failed. Regular files take a text in one write unless the disk
+// fills up or a limit is met; the next write then says which.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+    if (n == 0) return EIO;
+    if (n < 0 && errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+Result<off_t> size_of(int fd, const std::string& path) {
+  struct stat status = {};
+  if (::fstat(fd, &status) == 0) return status.st_size;
+  return make_error("{}: cannot be read: {}", path, std::strerror(errno));
+}
+
+// Where the last whole line ends: 0 when there is none.
+Result<off_t> end_of_lines(int fd, off_t size, const std::string& path) {
+  std::array<char, 4096> block = {};
+  while (size > 0) {
+    const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(block.size()));
+    const auto wanted = static_cast<std::size_t>(size - begin);
+    const ssize_t n = ::pread(fd, block.data(), wanted, begin);
+    if (n < 0 && errno == EINTR) continue;
+    if (n != static_cast<ssize_t>(wanted)) {
+      return make_error("{}: cannot be read: {}", path, std::strerror(n < 0 ? errno : EIO));
+    }
+    const std::size_t newline = std::string_view(block.data(), wanted).rfind('\n');
+    if (newline != std::string_view::npos) return begin + static_cast<off_t>(newline) + 1;
+    size = begin;
+  }
+  return off_t{0};
+}
+
+// A process that died while it wrote may have left half a line: the next one would be glued to it.
+Result<void> cut_torn_line(int fd, off_t size, const std::string& path) {
+  COPUS_TRY(const off_t whole, end_of_lines(fd, size, path));
+  if (whole == size || ::ftruncate(fd, whole) == 0) return {};
+  return make_error("{}: its unfinished last line cannot be cut off: {}", path,
+                    std::strerror(errno));
+}
+
+Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
+  const std::string path = inside(folder, kEvents);
+  COPUS_TRY(const off_t size, size_of(fd, path));
+  if (append) return cut_torn_line(fd, size, path);
+  if (size == 0) return {};
+  return make_error(
+      "{}: holds the events of an earlier run ({}, {} bytes); want another directory, or resume "
+      "that run",
+      folder, kEvents, size);
+}
+
+}  // namespace
+
+Result<RunDirectory> RunDirectory::open(const std::string& path, bool append) {
+  if (path.empty()) return make_error("run directory: got \"\"; want a path");
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
+  const std::string events = inside(path, kEvents);
+  const int fd = ::open(events.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return make_error("{}: cannot be opened: {}", events, std::strerror(errno));
+  RunDirectory directory(path, fd);
+  COPUS_TRY_VOID(ready_for_events(fd, path, append));
+  return directory;
+}
+
+RunDirectory::RunDirectory(std::string path, int events)
+    : path_(std::move(path)), events_(events) {}
+
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
+    : path_(std::move(other.path_)), events_(std::exchange(other.events_, -1)) {}
+
+RunDirectory& RunDirectory::operator=(RunDirectory&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(events_, other.events_);
+  return *this;
+}
+
+RunDirectory::~RunDirectory() {
+  if (events_ >= 0) ::close(events_);
+}
+
+Result<void> RunDirectory::write_text(const std::string& name, const std::string& content) const {
+  const std::string path = inside(path_, name);
+  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return make_error("{}: cannot be written: {}", path, std::strerror(errno));
+  int reason = write_all(fd, content);
+  // On disk before the name points to it: a crash leaves the old content or the new.
+  if (reason == 0 && ::fsync(fd) != 0) reason = errno;
+  if (::close(fd) != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason == 0) return {};
+  ::unlink(beside.c_str());
+  return make_error("{}: cannot be written: {}", path, std::strerror(reason));
+}
+
+Result<void> RunDirectory::append_event(const Json& event) {
+  COPUS_CHECK(events_ >= 0);
+  const std::string path = inside(path_, kEvents);
+  // Bytes that are no UTF-8 (a path in a message) are replaced: the line stays JSON.
+  const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  COPUS_TRY(const off_t before, size_of(events_, path));
+  const int reason = write_all(events_, line);
+  if (reason == 0) return {};
+  if (::ftruncate(events_, before) != 0) {
+    return make_error("{}: an event cannot be written: {}; half of its line is left: {}", path,
+                      std::strerror(reason), std::strerror(errno));
+  }
+  return make_error("{}: an event cannot be written: {}", path, std::strerror(reason));
+}
+
+}  // namespace copus
