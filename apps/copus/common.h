@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "copus/base/json.h"
 #include "copus/base/result.h"
@@ -71,6 +72,8 @@ void add_plan_command(CLI::App& app, int& exit_code);
 void add_predict_command(CLI::App& app, int& exit_code);
 void add_traffic_command(CLI::App& app, int& exit_code);
 void add_data_command(CLI::App& app, int& exit_code);
+// `argv`: this process's program and arguments, which local ranks are started with.
+void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv);
 void add_completion_command(CLI::App& app, int& exit_code);
 
 }  // namespace copus

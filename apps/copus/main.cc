@@ -12,6 +12,19 @@
 #include "copus/base/text.h"
 #include "copus/spec/catalog.h"
 
+namespace {
+
+// The program by its path, wherever it was found, and its arguments.
+std::vector<std::string> own_command(int argc, char** argv) {
+  std::vector<std::string> command(argv, argv + argc);
+  std::error_code failed;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (!failed && !command.empty()) command[0] = self.string();
+  return command;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   if (const char* dir = std::getenv("COPUS_CATALOG")) {
     std::error_code ignored;
@@ -31,6 +44,7 @@ int main(int argc, char** argv) {
   copus::add_predict_command(app, exit_code);
   copus::add_traffic_command(app, exit_code);
   copus::add_data_command(app, exit_code);
+  copus::add_train_command(app, exit_code, own_command(argc, argv));
   copus::add_completion_command(app, exit_code);
   // Before the parser, which would only say that a command is missing.
   std::vector<std::string> names;

@@ -86,6 +86,33 @@ Result<std::int64_t> parse_integer(std::string_view text, std::string_view field
   return make_error("{}: got {}; want an integer from {} to {}", field, quoted(text), low, high);
 }
 
+Result<double> parse_number(std::string_view text, std::string_view field, double low,
+                            double high) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < low || value > high) {
+    return make_error("{}: got {}; want a number from {} to {}", field, text, low, high);
+  }
+  return value;
+}
+
+Result<double> parse_duration(std::string_view text, std::string_view field) {
+  constexpr double kLongest = 3650 * 86400.0;
+  double unit = 1;
+  std::string_view number = text;
+  if (!text.empty()) {
+    const char last = text.back();
+    unit = last == 'm' ? 60 : last == 'h' ? 3600 : last == 'd' ? 86400 : 1;
+    if (last == 's' || unit != 1) number.remove_suffix(1);
+  }
+  const Result<double> value = parse_number(number, field, 0, kLongest / unit);
+  if (!value || *value == 0) {
+    return make_error("{}: got {}; want a duration such as 90s, 10m, 1.5h or 2d", field, text);
+  }
+  return *value * unit;
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {

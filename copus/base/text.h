@@ -17,6 +17,11 @@ namespace copus {
 Result<std::int64_t> parse_integer(std::string_view text, std::string_view field, std::int64_t low,
                                    std::int64_t high);
 
+// Strict finite decimal number in [low, high], as "3e-4"; the whole text must be the number.
+Result<double> parse_number(std::string_view text, std::string_view field, double low, double high);
+// Seconds from "90", "90s", "10m", "1.5h" or "2d"; more than nothing.
+Result<double> parse_duration(std::string_view text, std::string_view field);
+
 std::vector<std::string_view> split(std::string_view text, char separator);
 
 // Up to `count` of `names` nearest to `name` by edit distance (case-insensitive), nearest first.

@@ -1,4 +1,6 @@
-// SentencePiece behind Tokenizer. no_sentencepiece.cc stands in where the library is not there.
+// SentencePiece behind Tokenizer: a module of its own (libcopus_sentencepiece.so), which
+// sentencepiece_module.cc loads when a model is asked for. libsentencepiece carries a copy of
+// protobuf that must not meet libtorch's.
 #include <sentencepiece_processor.h>
 
 #include <utility>
@@ -36,9 +38,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Tokenizer>> sentencepiece_tokenizer(const std::string& model_path) {
+Result<std::unique_ptr<Tokenizer>> open_model(const std::string& model_path) {
   COPUS_TRY(const MappedFile file, MappedFile::open(model_path));
   const std::span<const std::byte> bytes = file.bytes();
   auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
@@ -52,4 +52,13 @@ Result<std::unique_ptr<Tokenizer>> sentencepiece_tokenizer(const std::string& mo
   return tokenizer;
 }
 
+}  // namespace
 }  // namespace copus
+
+// The module's one symbol. Null: `error` says why.
+extern "C" copus::Tokenizer* copus_open_sentencepiece(const char* model_path, std::string* error) {
+  auto tokenizer = copus::open_model(model_path);
+  if (tokenizer) return std::move(tokenizer).value().release();
+  *error = tokenizer.error().message;
+  return nullptr;
+}

@@ -1,0 +1,162 @@
+// copus train: this process is the supervisor of local ranks, or one rank of a run.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+
+#include "apps/copus/common.h"
+#include "apps/copus/config_file.h"
+#include "apps/copus/train_args.h"
+#include "copus/train/device.h"
+#include "copus/train/launch/supervisor.h"
+
+namespace copus {
+namespace {
+
+std::atomic<bool> stop_asked{false};
+extern "C" void ask_to_stop(int) { stop_asked.store(true); }
+
+int run_failed(const std::string& message) {
+  report(Error{message});
+  return kAnswerIsNo;
+}
+
+Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
+  Rendezvous rendezvous;
+  COPUS_TRY(const double timeout, collective_timeout_s(args));
+  rendezvous.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
+  rendezvous.rank = who.rank;
+  rendezvous.world_size = who.world_size;
+  rendezvous.master_address = who.master_address;
+  rendezvous.cuda = args.device == "cuda";
+  if (who.world_size == 1) {
+    rendezvous.store = local_store();
+  } else if (who.rank == 0 && !who.store_is_served) {
+    COPUS_TRY(const ServedStore served,
+              serve_store(who.master_port, who.world_size, rendezvous.timeout));
+    rendezvous.store = served.store;
+  } else {
+    COPUS_TRY(rendezvous.store,
+              join_store(who.master_address, who.master_port, who.world_size, rendezvous.timeout));
+  }
+  return rendezvous;
+}
+
+void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) {
+  if (json) {
+    Json out = {
+        {"reason", outcome.reason},
+        {"steps", outcome.steps},
+        {"samples", outcome.samples},
+        {"loss", outcome.loss},
+        {"held_out_loss", outcome.held_out_loss ? Json(*outcome.held_out_loss) : Json(nullptr)},
+        {"seconds", outcome.seconds},
+        {"tokens_per_s", outcome.tokens_per_s},
+        {"run_dir", run.run_dir}};
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    fmt::print(
+        "{} steps, {} samples, loss {:.4f}{}; {:.1f} s, {:.0f} tokens/s; {}\n", outcome.steps,
+        outcome.samples, outcome.loss,
+        outcome.held_out_loss ? fmt::format(", held-out {:.4f}", *outcome.held_out_loss) : "",
+        outcome.seconds, outcome.tokens_per_s, run.run_dir);
+  }
+  std::fflush(stdout);
+}
+
+Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironment& who) {
+  std::signal(SIGTERM, ask_to_stop);
+  std::signal(SIGINT, ask_to_stop);
+  const std::string kind = args.device.empty() ? "cpu" : args.device;
+  COPUS_TRY(run.trainer.device, choose_device(kind, who.local_rank, who.local_world_size));
+  if (who.rank == 0) {
+    const auto node =
+        node_peak(run.trainer.device,
+                  run.trainer.compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32,
+                  who.local_world_size);
+    if (node) run.peak = *node * (static_cast<double>(who.world_size) / who.local_world_size);
+  }
+  COPUS_TRY(const Rendezvous rendezvous, meet(args, who));
+  GroupCache groups(rendezvous);
+  std::optional<Progress> progress;
+  if (who.rank == 0) progress.emplace(args.json ? stderr : stdout);
+  COPUS_TRY(const RunOutcome outcome,
+            run_training(groups, run, progress ? &*progress : nullptr, stop_asked));
+  if (!outcome.error.empty()) {
+    // One rank speaks for all: they agree.
+    if (who.rank == 0) report(Error{outcome.error});
+    return kAnswerIsNo;
+  }
+  if (who.rank == 0) print_outcome(outcome, run, args.json);
+  return run.until_loss && outcome.reason != "loss" ? kAnswerIsNo : kOk;
+}
+
+// Ranks are processes of this same command.
+int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
+                   std::vector<std::string> command) {
+  const Result<double> timeout = collective_timeout_s(args);
+  if (!timeout) return report(timeout.error());
+  const Result<int> port = rendezvous_port(args);
+  if (!port) return report(port.error());
+  const Result<ServedStore> served = serve_store(
+      *port, ranks, std::chrono::milliseconds(static_cast<std::int64_t>(*timeout * 1000)));
+  if (!served) return report(served.error());
+  if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
+  SupervisorOptions options;
+  options.ranks = ranks;
+  options.command = std::move(command);
+  options.master_port = served->port;
+  const Result<SupervisorOutcome> outcome = supervise(options);
+  if (!outcome) return run_failed(outcome.error().message);
+  if (!outcome->message.empty()) report(Error{outcome->message});
+  return outcome->exit_code;
+}
+
+int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv) {
+  if (!args.config.empty()) {
+    if (const Result<void> applied = apply_config(command, args.config); !applied) {
+      return report(applied.error());
+    }
+  }
+  const auto environment = rank_environment(environment_variable);
+  if (!environment) return report(environment.error());
+  const Result<int> ranks = wanted_ranks(args, *environment);
+  if (!ranks) return report(ranks.error());
+  const int local = *environment ? (*environment)->local_world_size : *ranks;
+  Result<RunOptions> run = resolve_run(args, *ranks, local);
+  if (!run) return report(run.error());
+  run->config = resolved_config(*run, args);
+  if (!*environment && *ranks > 1) {
+    // What every rank would complain of, said once.
+    const Result<Dataset> data = Dataset::open(run->data, {.seq_len = run->trainer.seq_len,
+                                                           .seed = run->trainer.seed,
+                                                           .vocab = run->trainer.model.vocab,
+                                                           .held_out = run->held_out});
+    if (!data) return report(data.error());
+    return run_supervisor(args, *run, *ranks, argv);
+  }
+  // libtorch's exceptions end here.
+  try {
+    Result<int> code =
+        run_rank(args, std::move(run).value(), environment->value_or(RankEnvironment{}));
+    if (!code) return report(code.error());
+    return *code;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return run_failed(text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv) {
+  auto args = std::make_shared<TrainArgs>();
+  CLI::App* command = app.add_subcommand("train", "Train a model over ranks");
+  add_train_options(*command, *args);
+  command->footer(
+      "Example: copus train --model tiny --ranks 4 --plan tp=2,pp=2 --steps 200 --global-batch 32");
+  command->callback([command, args, argv, &exit_code] { exit_code = run(*command, *args, argv); });
+}
+
+}  // namespace copus

@@ -1,0 +1,46 @@
+// Loads the SentencePiece module from beside the program. no_sentencepiece.cc stands in where the
+// library was not there to build it.
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "copus/train/data/tokenizer.h"
+
+namespace copus {
+namespace {
+
+struct Module {
+  Tokenizer* (*open)(const char* model_path, std::string* error) = nullptr;
+};
+
+// The module's symbols come before those of the program's other libraries: its protobuf is its own.
+// The address sanitizer cannot have that; what it checks has no second protobuf.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+#else
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+
+Result<Module> load_module() {
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const std::string path = (program.parent_path() / COPUS_SENTENCEPIECE_MODULE).string();
+  void* module = dlopen(path.c_str(), kFlags);
+  if (module == nullptr) return make_error("tokenizer: {}; want it beside the program", dlerror());
+  Module found;
+  found.open = reinterpret_cast<decltype(found.open)>(dlsym(module, "copus_open_sentencepiece"));
+  if (found.open == nullptr) return make_error("tokenizer: {}", dlerror());
+  return found;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> sentencepiece_tokenizer(const std::string& model_path) {
+  COPUS_TRY(const Module module, load_module());
+  std::string error;
+  std::unique_ptr<Tokenizer> tokenizer(module.open(model_path.c_str(), &error));
+  if (!tokenizer) return Error{error};
+  return tokenizer;
+}
+
+}  // namespace copus

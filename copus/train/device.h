@@ -1,0 +1,31 @@
+// The one place where the device is chosen.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "copus/base/result.h"
+#include "copus/base/units.h"
+#include "copus/spec/cluster_spec.h"
+#include "copus/train/torch_api.h"
+
+namespace copus {
+
+// "cpu" or "cuda"; on a node with several GPUs, local rank i takes GPU i. Sets the process's
+// current device, and on CPUs the number of threads: cores / local ranks, unless OMP_NUM_THREADS
+// says otherwise. Called before the first operator.
+Result<at::Device> choose_device(const std::string& kind, int local_rank, int local_world_size);
+
+// What MFU is measured against, for this process's node: a GPU's published dense rate, by its name
+// in the catalog, times the local ranks; or for CPUs the rate of a matrix product, measured here,
+// on as many threads as the ranks have cores for. Nothing for a GPU that the catalog does not know.
+std::optional<FlopsPerSec> node_peak(at::Device device, Precision precision, int local_world_size);
+
+// Blocks until the device has done what it was given. For timing only.
+void finish_device_work(at::Device device);
+
+// The GPU's name; a stub where libtorch has no CUDA.
+int gpu_count();
+std::string gpu_name(int index);
+
+}  // namespace copus

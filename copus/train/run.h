@@ -1,0 +1,50 @@
+// A whole training run on one rank: steps until a reason to stop, events, what a person sees.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "copus/train/record/progress.h"
+#include "copus/train/trainer.h"
+
+namespace copus {
+
+struct RunOptions {
+  TrainerOptions trainer;
+  std::vector<std::string> data{"builtin"};
+  double held_out = 0.05;
+
+  // The first of these that is met ends the run; at least one is set.
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> samples;
+  std::optional<double> until_loss;  // the held-out loss where --eval-every asks for one
+  std::optional<double> for_seconds;
+
+  std::int64_t eval_every = 0;  // steps; 0: never
+  std::int64_t eval_samples = 64;
+
+  std::string run_dir;
+  std::string config;               // text of config.toml
+  std::optional<FlopsPerSec> peak;  // of all ranks together
+};
+
+struct RunOutcome {
+  std::string reason;  // steps, samples, loss, time, signal, not_finite
+  std::string error;   // not empty: the run failed; for people
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  double loss = 0;
+  std::optional<double> held_out_loss;
+  double seconds = 0;
+  double tokens_per_s = 0;
+};
+
+// Every rank calls this with the same options. `progress` and the run directory are rank 0's alone.
+// `stop_asked` may be set by a signal handler on any rank: all ranks then end after the same step.
+Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, Progress* progress,
+                                const std::atomic<bool>& stop_asked);
+
+}  // namespace copus

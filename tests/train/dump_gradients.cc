@@ -1,0 +1,128 @@
+// dump_gradients CONFIG.json SEQ_LEN BATCH SEED OUT_DIR
+//
+// One forward and backward pass of the engine on one rank in FP32. Writes OUT_DIR/dump.safetensors:
+// tokens and targets [BATCH, SEQ_LEN], loss [], and for every logical tensor weight/NAME and
+// gradient/NAME. reference.py computes the same without the engine and compares.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "copus/base/json.h"
+#include "copus/interop/hf_config.h"
+#include "copus/train/trainer.h"
+
+namespace copus {
+namespace {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// The safetensors format: the header's length in 8 bytes (little-endian), the header in JSON, and
+// the tensors' bytes.
+Result<void> write_safetensors(const std::string& path, const NamedTensors& tensors) {
+  Json header;
+  std::size_t end = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const std::size_t begin = std::exchange(end, end + tensor.nbytes());
+    header[name] = {{"dtype", tensor.scalar_type() == at::kLong ? "I64" : "F32"},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {begin, end}}};
+  }
+  const std::string text = header.dump();
+  std::ofstream out(path, std::ios::binary);
+  const std::size_t length = text.size();
+  for (std::size_t i = 0; i < 8; ++i) out.put(static_cast<char>(length >> (8 * i) & 0xff));
+  out << text;
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor flat = tensor.contiguous();
+    out.write(static_cast<const char*>(flat.data_ptr()),
+              static_cast<std::streamsize>(flat.nbytes()));
+  }
+  out.close();
+  if (!out) return make_error("{}: cannot write it", path);
+  return {};
+}
+
+Tensor part_of(const Tensor& flat, const PlacedTensor& tensor) {
+  return flat.narrow(0, tensor.offset, tensor.size).view(tensor.spec.shape);
+}
+
+// Initial weights would hide mistakes: norms are all ones, biases all zeros, every prediction about
+// uniform. These make each tensor matter, with activations and logits of order one.
+void scatter_weights(const ChunkParameters& parameters) {
+  for (const Bucket& bucket : parameters.buckets()) {
+    for (const PlacedTensor& tensor : bucket.tensors) {
+      Tensor part = part_of(bucket.values, tensor);
+      if (part.dim() == 1) {
+        part.normal_(tensor.spec.init_value, 0.3);
+      } else {
+        const bool table = tensor.spec.name.starts_with("embed.");
+        part.normal_(0, table ? 0.25 : 1.2 / std::sqrt(static_cast<double>(part.size(1))));
+      }
+    }
+  }
+}
+
+Result<void> dump(const std::string& config, std::int64_t seq_len, std::int64_t batch,
+                  std::uint64_t seed, const std::string& folder) {
+  TrainerOptions options;
+  COPUS_TRY(options.model, load_model(config));
+  options.seq_len = seq_len;
+  COPUS_TRY_VOID(check_trainable(options));
+  const ModelSpec& model = options.model;
+  if (seq_len < 1 || seq_len > model.max_positions || batch < 1) {
+    return make_error("SEQ_LEN, BATCH: got {}, {}; want 1 or more, and at most {} positions",
+                      seq_len, batch, model.max_positions);
+  }
+
+  Rendezvous rendezvous;
+  rendezvous.store = local_store();
+  GroupCache groups(rendezvous);
+  COPUS_TRY(const Mesh mesh, Mesh::create(groups, options.plan, model));
+  const ChunkSpec chunk = chunk_spec(model, options.plan, 0);
+  at::manual_seed(seed);
+  // Several buckets, so that a tensor that lies wrong in one is noticed.
+  ChunkParameters parameters(model, chunk, mesh, {.bucket_elements = 10'000, .seed = seed});
+  scatter_weights(parameters);
+  const Partition whole;
+  const ModelChunk one(model, chunk, parameters.values(), whole, Recompute::kNone, seq_len);
+
+  const Tensor text = at::randint(model.vocab, {batch, seq_len + 1}, at::kLong);
+  const Tensor tokens = text.narrow(1, 0, seq_len).contiguous();
+  const Tensor targets = text.narrow(1, 1, seq_len).contiguous();
+  parameters.zero_gradients();
+  const Tensor loss = one.loss(one.forward(tokens), targets);
+  torch::autograd::backward({loss}, {});
+
+  NamedTensors tensors{{"tokens", tokens}, {"targets", targets}, {"loss", loss.detach()}};
+  for (const Bucket& bucket : parameters.buckets()) {
+    for (const PlacedTensor& tensor : bucket.tensors) {
+      tensors.emplace_back("weight/" + tensor.spec.name, part_of(bucket.values, tensor));
+      tensors.emplace_back("gradient/" + tensor.spec.name, part_of(bucket.gradients, tensor));
+    }
+  }
+  return write_safetensors((std::filesystem::path(folder) / "dump.safetensors").string(), tensors);
+}
+
+}  // namespace
+}  // namespace copus
+
+int main(int argc, char** argv) {
+  if (argc != 6) {
+    fmt::print(stderr, "usage: dump_gradients CONFIG.json SEQ_LEN BATCH SEED OUT_DIR\n");
+    return 2;
+  }
+  try {
+    const auto done = copus::dump(argv[1], std::stoll(argv[2]), std::stoll(argv[3]),
+                                  std::stoull(argv[4]), argv[5]);
+    if (done) return 0;
+    fmt::print(stderr, "error: {}\n", done.error().message);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+  }
+  return 1;
+}
