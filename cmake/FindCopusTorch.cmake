@@ -12,6 +12,18 @@ if(NOT Torch_FOUND)
   return()
 endif()
 set(COPUS_WITH_TORCH ON)
+# NCCL's header comes with the wheel or with the system; its symbols are in libtorch_cuda.
+if(TARGET torch_cuda)
+  file(GLOB nccl_hints "${TORCH_INSTALL_PREFIX}/../nvidia/*/include")
+  find_path(COPUS_NCCL_HEADERS nccl.h HINTS ${nccl_hints} ${CUDA_INCLUDE_DIRS})
+  if(COPUS_NCCL_HEADERS)
+    set(COPUS_WITH_NCCL ON)
+  endif()
+endif()
 add_library(copus_torch INTERFACE)
 target_include_directories(copus_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_link_libraries(copus_torch INTERFACE ${TORCH_LIBRARIES})
+# A wheel brings its own fmt headers, of another version than the library that we link: header-only, either
+# is right. g++ 13 takes ATen's small vectors for arrays that are read past their end.
+target_compile_definitions(copus_torch INTERFACE FMT_HEADER_ONLY=1)
+target_compile_options(copus_torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)

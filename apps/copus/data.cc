@@ -1,5 +1,6 @@
 // copus data: text to token files, the builtin corpus, and what is in a token file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

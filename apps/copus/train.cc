@@ -10,6 +10,7 @@
 #include "apps/copus/train_args.h"
 #include "copus/train/device.h"
 #include "copus/train/launch/supervisor.h"
+#include "copus/train/record/run_directory.h"
 
 namespace copus {
 namespace {
@@ -134,6 +135,8 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
                                                            .vocab = run->trainer.model.vocab,
                                                            .held_out = run->held_out});
     if (!data) return report(data.error());
+    const Result<RunDirectory> directory = RunDirectory::open(run->run_dir, /*append=*/false);
+    if (!directory) return report(directory.error());
     return run_supervisor(args, *run, *ranks, argv);
   }
   // libtorch's exceptions end here.

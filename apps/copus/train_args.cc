@@ -1,9 +1,9 @@
 #include "apps/copus/train_args.h"
 
-#include <toml++/toml.h>
+#include <fmt/ranges.h>
+
 
 #include <ctime>
-#include <sstream>
 
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
@@ -229,41 +229,41 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
 
 std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   const TrainerOptions& t = run.trainer;
-  toml::table table;
-  table.insert("model", args.model);
-  toml::array data;
-  for (const std::string& source : run.data) data.push_back(source);
-  table.insert("data", data);
-  table.insert("ranks", t.plan.gpus());
-  table.insert("plan", plan_text(t.plan));
-  table.insert("global-batch", t.global_batch);
-  table.insert("seq-len", t.seq_len);
-  if (run.steps) table.insert("steps", *run.steps);
-  if (run.samples) table.insert("samples", *run.samples);
-  if (run.until_loss) table.insert("until-loss", *run.until_loss);
-  if (run.for_seconds) table.insert("for", fmt::format("{}s", *run.for_seconds));
-  table.insert("lr", t.lr.peak);
-  table.insert("min-lr", t.lr.floor);
-  table.insert("warmup-samples", t.lr.warmup_samples);
-  table.insert("decay-samples", t.lr.decay_samples);
-  table.insert("weight-decay", t.adam.weight_decay);
-  table.insert("beta1", t.adam.beta1);
-  table.insert("beta2", t.adam.beta2);
-  table.insert("eps", t.adam.eps);
-  table.insert("clip", t.clip_norm);
-  table.insert("seed", static_cast<std::int64_t>(t.seed));
-  table.insert("device", args.device.empty() ? "cpu" : args.device);
-  table.insert("precision", t.compute == Compute::kBf16 ? "bf16" : "fp32");
-  table.insert("adapt", "off");
-  table.insert("held-out", run.held_out);
-  if (run.eval_every > 0) table.insert("eval-every", run.eval_every);
-  table.insert("eval-samples", run.eval_samples);
-  table.insert("run-dir", run.run_dir);
-  table.insert("timeout", args.timeout.empty() ? "300s" : args.timeout);
-  table.insert("bucket-mib", t.bucket_elements * 4 / (1024 * 1024));
-  std::ostringstream out;
-  out << table << "\n";
-  return out.str();
+  // A JSON string is a TOML string.
+  std::string text;
+  const auto put = [&](const char* key, const auto& value) {
+    text += fmt::format("{} = {}\n", key, Json(value).dump());
+  };
+  put("model", args.model);
+  put("data", run.data);
+  put("ranks", t.plan.gpus());
+  put("plan", plan_text(t.plan));
+  put("global-batch", t.global_batch);
+  put("seq-len", t.seq_len);
+  if (run.steps) put("steps", *run.steps);
+  if (run.samples) put("samples", *run.samples);
+  if (run.until_loss) put("until-loss", *run.until_loss);
+  if (run.for_seconds) put("for", fmt::format("{}s", *run.for_seconds));
+  put("lr", t.lr.peak);
+  put("min-lr", t.lr.floor);
+  put("warmup-samples", t.lr.warmup_samples);
+  put("decay-samples", t.lr.decay_samples);
+  put("weight-decay", t.adam.weight_decay);
+  put("beta1", t.adam.beta1);
+  put("beta2", t.adam.beta2);
+  put("eps", t.adam.eps);
+  put("clip", t.clip_norm);
+  put("seed", static_cast<std::int64_t>(t.seed));
+  put("device", args.device.empty() ? "cpu" : args.device);
+  put("precision", t.compute == Compute::kBf16 ? "bf16" : "fp32");
+  put("adapt", "off");
+  put("held-out", run.held_out);
+  if (run.eval_every > 0) put("eval-every", run.eval_every);
+  put("eval-samples", run.eval_samples);
+  put("run-dir", run.run_dir);
+  put("timeout", args.timeout.empty() ? "300s" : args.timeout);
+  put("bucket-mib", t.bucket_elements * 4 / (1024 * 1024));
+  return text;
 }
 
 Result<double> collective_timeout_s(const TrainArgs& args) {

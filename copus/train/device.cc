@@ -1,5 +1,7 @@
 #include "copus/train/device.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
