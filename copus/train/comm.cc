@@ -1,9 +1,13 @@
 // Groups of ranks: naming, time limits, and what to say when an operation fails.
 #include "copus/train/comm.h"
 
+#include <arpa/inet.h>
 #include <fmt/ranges.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -40,9 +44,27 @@ std::vector<int> missing_members(c10d::Store& store, const std::vector<int>& mem
   return missing;
 }
 
+// Asked before c10d is, which would print its own story of the failure.
+bool port_is_free(int port) {
+  const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (probe < 0) return true;
+  const int yes = 1;
+  setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(static_cast<std::uint16_t>(port));
+  const bool bound = bind(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const bool taken = !bound && errno == EADDRINUSE;
+  close(probe);
+  return !taken;
+}
+
 }  // namespace
 
 Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseconds timeout) {
+  if (port != 0 && !port_is_free(port)) {
+    return make_error("port: got {}, which is in use; want a free port to meet on", port);
+  }
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
   options.isServer = true;

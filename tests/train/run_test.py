@@ -1,0 +1,618 @@
+#!/usr/bin/env python3
+"""copus train as it is used: real processes, real signals, real faults.
+
+    run_test.py [--bin build/bin/copus] [Class[.test]…]
+
+Every wait has a limit, every run its own temporary folder, and after each test no process of it may be left.
+"""
+
+import fcntl
+import json
+import math
+import os
+import pty
+import re
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+import uuid
+from collections import Counter
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+COPUS = SOURCE / "build" / "bin" / "copus"
+TEXT_MODEL = Path(__file__).resolve().parent / "text_llama.json"
+LAUNCHERS = ("OMPI_", "SLURM_", "COPUS_", "TORCHELASTIC_", "MASTER_", "PMI_")
+RANK_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
+
+START_S = 90  # until the first steps are done, on a machine with other work
+END_S = 60  # from a fault to the end of the run; its own limits are far below
+TINY = ("--model", "tiny", "--seq-len", "64", "--global-batch", "8")
+LONG = ("--steps", "100000")
+
+
+def environment(tag, extra):
+    """One thread per rank, whoever starts it, and no launcher but the test."""
+    env = {k: v for k, v in os.environ.items() if k not in RANK_NAMES and not k.startswith(LAUNCHERS)}
+    env.update(OMP_NUM_THREADS="1", TERM="dumb", LC_ALL="C.UTF-8", RUN_TEST_TAG=tag)
+    env.update(extra or {})
+    return env
+
+
+def tagged(tag):
+    """The processes of a test that are alive, with their environments. A dead one has none."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"RUN_TEST_TAG={tag}".encode() in variables:
+            found[int(folder.name)] = dict(v.decode("utf-8", "replace").partition("=")[::2] for v in variables)
+    return found
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def read_events(run_dir):
+    """Every line whole, every line JSON."""
+    text = (Path(run_dir) / "events.jsonl").read_text(encoding="utf-8")
+    assert text == "" or text.endswith("\n"), f"half a line at the end: {text[-200:]!r}"
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def of_kind(run_dir, kind):
+    return [event for event in read_events(run_dir) if event["event"] == kind]
+
+
+def losses(run_dir):
+    return [event["loss"] for event in of_kind(run_dir, "step")]
+
+
+class Run:
+    """A process of copus train. Output goes to files: nothing waits for a reader."""
+
+    def __init__(self, folder, tag, args, env=None, **options):
+        self.args = [str(COPUS), "train", *map(str, args)]
+        self.out_file = tempfile.TemporaryFile()
+        self.err_file = tempfile.TemporaryFile()
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", self.out_file)
+        options.setdefault("stderr", self.err_file)
+        self.process = subprocess.Popen(self.args, cwd=folder, env=environment(tag, env), **options)
+
+    def wait(self, limit):
+        try:
+            self.code = self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"not over after {limit} s: {' '.join(self.args)}\n{self.err}") from None
+        return self
+
+    @staticmethod
+    def _text(file):
+        file.seek(0)
+        return file.read().decode("utf-8", "replace")
+
+    @property
+    def out(self):
+        return self._text(self.out_file)
+
+    @property
+    def err(self):
+        return self._text(self.err_file)
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="copus_run_")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.tag = uuid.uuid4().hex
+        self.addCleanup(self.kill_what_is_left)
+        self.runs = []
+
+    def tearDown(self):
+        self.assert_nothing_runs()
+
+    def kill_what_is_left(self):
+        for pid in tagged(self.tag):
+            os.kill(pid, signal.SIGKILL)
+        for run in self.runs:
+            run.process.wait()
+            run.out_file.close()
+            run.err_file.close()
+
+    def assert_nothing_runs(self, patience=5):
+        """A parent that was killed dies before its children do."""
+        deadline = time.monotonic() + patience
+        while (left := tagged(self.tag)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual({}, {pid: env.get("RANK", "supervisor") for pid, env in left.items()})
+
+    def start(self, *args, env=None, **options):
+        run = Run(self.folder, self.tag, args, env, **options)
+        self.runs.append(run)
+        return run
+
+    def train(self, *args, code=0, env=None, limit=START_S + END_S):
+        run = self.start(*args, env=env).wait(limit)
+        self.assertEqual(run.code, code, f"{' '.join(run.args)}\n{run.out}\n{run.err}")
+        return run
+
+    def wait_for_step(self, run, step, run_dir="run"):
+        """The run is past its start and between two steps, as far as one can know."""
+        events = self.folder / run_dir / "events.jsonl"
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if events.exists() and f'"step":{step},' in events.read_text(encoding="utf-8"):
+                return
+            if run.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        self.fail(f"no step {step}: {' '.join(run.args)}\n{run.err}")
+
+    def pid_of(self, rank):
+        ranks = {env["RANK"]: pid for pid, env in tagged(self.tag).items() if "RANK" in env}
+        return ranks[str(rank)]
+
+    def assert_error(self, run, code, *patterns):
+        """The last line says what is wrong; nothing else looks like a stack trace or a library's log."""
+        self.assertEqual(run.code, code, run.err)
+        lines = run.err.splitlines()
+        self.assertTrue(lines, "nothing on standard error")
+        self.assertTrue(lines[-1].startswith("copus: error: "), run.err)
+        for pattern in patterns:
+            self.assertRegex(lines[-1], pattern)
+        for line in lines:
+            self.assertRegex(line, r"^(rank \d+: )?copus: error: ")
+
+
+class Killed(RunTest):
+    """kill -9 of one rank ends the run, and the message says which."""
+
+    def check(self, plan, rank):
+        run = self.start(*TINY, *LONG, "--ranks", 4, "--plan", plan, "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        os.kill(self.pid_of(rank), signal.SIGKILL)
+        run.wait(END_S)
+        self.assert_error(run, 1, rf"^copus: error: rank {rank} was killed by signal 9 ")
+        self.assert_nothing_runs(patience=0)
+        ends = of_kind(self.folder / "run", "end")
+        if rank == 0:
+            self.assertEqual(ends, [])
+        else:
+            self.assertEqual([end["reason"] for end in ends], ["failed"])
+            self.assertRegex(ends[0]["error"], r"number \d+ in group .* failed; missing: rank ")
+
+    def test_first_of_tensor_and_pipeline_ranks(self):
+        self.check("tp=2,pp=2", 0)
+
+    def test_middle_of_tensor_and_pipeline_ranks(self):
+        self.check("tp=2,pp=2", 1)
+
+    def test_last_of_tensor_and_pipeline_ranks(self):
+        self.check("tp=2,pp=2", 3)
+
+    def test_first_of_replicas(self):
+        self.check("dp=4", 0)
+
+    def test_middle_of_replicas(self):
+        self.check("dp=4", 2)
+
+    def test_last_of_replicas(self):
+        self.check("dp=4", 3)
+
+    def test_no_rank_outlives_its_supervisor(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        run.process.kill()
+        run.wait(END_S)
+        self.assert_nothing_runs()
+        self.assertEqual(of_kind(self.folder / "run", "end"), [])
+
+
+class Stopped(RunTest):
+    """A rank that hangs: the others wait for --timeout and say for whom."""
+
+    TIMEOUT_S, GRACE_S, ROLL_CALL_S = 5, 10, 2
+
+    def check(self, plan, rank):
+        run = self.start(*TINY, *LONG, "--ranks", 4, "--plan", plan, "--run-dir", "run",
+                         "--timeout", f"{self.TIMEOUT_S}s")  # fmt: skip
+        self.wait_for_step(run, 2)
+        begin = time.monotonic()
+        os.kill(self.pid_of(rank), signal.SIGSTOP)
+        run.wait(END_S)
+        # Ranks that wait for one another may give up one after the other.
+        self.assertLess(time.monotonic() - begin, 2 * (self.TIMEOUT_S + self.ROLL_CALL_S) + self.GRACE_S + 10)
+        operation = r"(all-reduce|all-gather|reduce-scatter|send|receive|broadcast) number \d+"
+        self.assert_error(run, 1, rf"{operation} in group .* \(ranks [\d,]+\) failed; missing: rank ")
+        self.assertRegex(run.err, rf"{operation} in group .* \(ranks [\d,]+\) failed; missing: rank ([\d, ]*, )?{rank}\b")
+        self.assert_nothing_runs(patience=0)
+
+    def test_last_of_tensor_and_pipeline_ranks(self):
+        self.check("tp=2,pp=2", 3)
+
+    def test_first_of_replicas(self):
+        self.check("dp=4", 0)
+
+
+class Signals(RunTest):
+    """SIGINT and SIGTERM end a run after the step that it is in."""
+
+    def check_end(self, run, number, says="stopped by"):
+        self.assert_error(run, 128 + number, f"^copus: error: {says}")
+        self.assert_nothing_runs(patience=0)
+        events = read_events(self.folder / "run")
+        self.assertEqual((events[-1]["event"], events[-1]["reason"]), ("end", "signal"))
+        self.assertIsNone(events[-1]["error"])
+        self.assertRegex(run.out, r"\d+ steps, \d+ samples, loss ")
+
+    def check(self, number, *args):
+        run = self.start(*TINY, *LONG, *args, "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        run.process.send_signal(number)
+        run.wait(END_S)
+        self.check_end(run, number, f"stopped by {signal.Signals(number).name}$")
+
+    def test_interrupt_ends_all_ranks(self):
+        self.check(signal.SIGINT, "--ranks", 2)
+
+    def test_termination_ends_all_ranks(self):
+        self.check(signal.SIGTERM, "--ranks", 4, "--plan", "tp=2,pp=2")
+
+    def test_interrupt_ends_a_single_process(self):
+        self.check(signal.SIGINT, "--ranks", 1)
+
+    def test_termination_ends_a_single_process(self):
+        self.check(signal.SIGTERM)
+
+    def test_one_rank_stops_all(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run", "--for", "10m")
+        self.wait_for_step(run, 2)
+        os.kill(self.pid_of(1), signal.SIGTERM)
+        run.wait(END_S)
+        self.check_end(run, signal.SIGTERM, r"rank \d ended with exit code 143")
+
+    def test_control_c_at_a_terminal(self):
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                self.check_terminal(ranks)
+
+    def check_terminal(self, ranks):
+        run_dir = f"run{ranks}"
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        run = self.start(*TINY, *LONG, "--ranks", ranks, "--run-dir", run_dir, stdin=theirs, stdout=theirs,
+                         stderr=theirs, env={"TERM": "xterm"}, start_new_session=True,
+                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # fmt: skip
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        shown, sent = b"", False
+        deadline = time.monotonic() + START_S + END_S
+        while run.process.poll() is None and time.monotonic() < deadline:
+            try:
+                shown += os.read(ours, 65536)
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:  # the other end is closed
+                time.sleep(0.02)
+            if not sent and b"step 3/" in shown:
+                os.write(ours, b"\x03")
+                sent = True
+        run.wait(1)
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:
+            pass
+        self.assertEqual(run.code, 130, shown)
+        self.assertIn(b"copus: error: stopped by SIGINT", shown)
+        self.assertIn(b"\r", shown)  # one line, rewritten in place
+        self.assertEqual(read_events(self.folder / run_dir)[-1]["reason"], "signal")
+
+
+class BadInput(RunTest):
+    """One line, exit code 2, nothing left behind."""
+
+    def refused(self, pattern, *args, both=True, env=None):
+        """Alone and with ranks, which must not say it each."""
+        for extra in ([], ["--ranks", 2]) if both else ([],):
+            run = self.train(*TINY, "--steps", 3, *extra, *args, code=2, env=env)
+            self.assert_error(run, 2, pattern)
+            self.assertEqual(run.err.count("\n"), 1, run.err)
+            self.assert_nothing_runs(patience=0)
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.refused(rf"port: got {port}.*in use", "--ranks", 2, "--port", port, "--run-dir", "run", both=False)
+            env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2",
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
+            self.refused(rf"port: got {port}.*in use", "--run-dir", "run2", both=False, env=env)
+            # The other ranks meet a stranger there, who does not answer.
+            env.update(RANK="1", LOCAL_RANK="1")
+            run = self.start(*TINY, "--steps", 3, "--run-dir", "run2", "--timeout", "3s", env=env).wait(END_S)
+            self.assert_error(run, 1, "group world|meeting point")
+
+    def test_data_that_is_not_there(self):
+        self.refused(r"nosuch\.txt: cannot open: No such file", "--data", "nosuch.txt", "--run-dir", "run")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_sequence_longer_than_the_data(self):
+        (self.folder / "short.txt").write_text("too short\n" * 10)
+        self.refused(r"short\.txt: got 100 tokens; want 129", "--data", "short.txt", "--run-dir", "run")
+
+    def test_plan_for_other_ranks(self):
+        self.refused("--plan: got .* = 4 .*; want a divisor of the [12] ranks?", "--plan", "tp=4", "--run-dir", "run")
+        self.refused(r"plan: tp\*cp\*pp\*dp = 8 .*; want [12]", "--plan", "dp=8", "--run-dir", "run")
+
+    def test_ranks_against_the_launcher(self):
+        env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        self.refused("--ranks: got 4; torchrun started 2", "--ranks", 4, "--run-dir", "run", both=False, env=env)
+
+    def test_run_directory_that_cannot_be(self):
+        (self.folder / "file").write_text("")
+        self.refused("file/run: cannot be created: Not a directory", "--run-dir", "file/run")
+        self.refused("file: cannot be created", "--run-dir", "file")
+
+    def test_run_directory_that_cannot_be_written(self):
+        if os.geteuid() == 0:
+            self.skipTest("root writes everywhere: a read-only run directory is left out")
+        (self.folder / "run").mkdir()
+        (self.folder / "run").chmod(stat.S_IRUSR | stat.S_IXUSR)
+        self.refused("run/events.jsonl: cannot be opened: Permission denied", "--run-dir", "run")
+
+    def test_run_directory_of_an_earlier_run(self):
+        self.train(*TINY, "--steps", 1, "--run-dir", "run")
+        before = (self.folder / "run" / "events.jsonl").read_bytes()
+        self.refused("run: holds the events of an earlier run", "--run-dir", "run")
+        self.assertEqual((self.folder / "run" / "events.jsonl").read_bytes(), before)
+
+    def test_run_directory_of_a_run_that_goes_on(self):
+        run = self.start(*TINY, *LONG, "--run-dir", "run")
+        self.wait_for_step(run, 1)
+        self.refused("run: another run is writing to it", "--run-dir", "run")
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 143)
+
+    def test_held_out_data_too_short_to_evaluate(self):
+        (self.folder / "little.txt").write_text("a few sequences\n" * 100)
+        self.refused("--held-out: got 0.05, which is 1 of 24 sequences; want at least [48]", "--data", "little.txt",
+                     "--eval-every", 1000, "--run-dir", "run")  # fmt: skip
+
+
+class Broken(RunTest):
+    """What goes wrong once a run has started: exit code 1, and an `end` event wherever one can be written."""
+
+    def tokens(self, name, values):
+        """Token files of uint16 as Megatron-LM lays them out: one document."""
+        (self.folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(values)}H", *values))
+        header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 1, 2)
+        (self.folder / f"{name}.idx").write_bytes(header + struct.pack("<iqqq", len(values), 0, 0, 1))
+
+    def test_full_disk(self):
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                run_dir = self.folder / f"run{ranks}"
+                run_dir.mkdir()
+                (run_dir / "events.jsonl").symlink_to("/dev/full")
+                run = self.train(*TINY, *LONG, "--ranks", ranks, "--run-dir", run_dir.name, code=1)
+                self.assert_error(run, 1, f"{run_dir.name}/events.jsonl: an event cannot be written: No space left on device$")
+
+    def test_tokens_of_another_vocabulary(self):
+        self.tokens("wrong", [40000] * 5000)
+        for ranks in 1, 2:
+            run = self.train(*TINY, *LONG, "--data", "wrong.bin", "--ranks", ranks, "--run-dir", "run", code=2)
+            self.assert_error(run, 2, r"^copus: error: wrong\.bin: token \d+: got 40000; want 0 to 255")
+            self.assertEqual(run.err.count("\n"), 1, run.err)
+
+    def test_one_token_of_another_vocabulary(self):
+        self.tokens("rare", [7] * 300 + [300] * 65 + [7] * 6000)
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                run_dir = f"run{ranks}"
+                run = self.train(*TINY, *LONG, "--data", "rare.bin", "--ranks", ranks, "--held-out", 0, "--run-dir",
+                                 run_dir, code=1)  # fmt: skip
+                self.assert_error(run, 1, r"rare\.bin: token \d+: got 300; want 0 to 255")
+                self.assertEqual(of_kind(self.folder / run_dir, "end")[0]["reason"], "failed")
+
+    def test_losses_that_blow_up(self):
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                run_dir = f"run{ranks}"
+                run = self.train(*TINY, "--steps", 500, "--lr", 100, "--clip", 0, "--warmup-samples", 0, "--ranks", ranks,
+                                 "--run-dir", run_dir, code=1)  # fmt: skip
+                cause = r"step (\d+): loss [^-]*, gradient norm [^-]*: .* is not finite on rank \d"
+                self.assert_error(run, 1, cause)
+                events = read_events(self.folder / run_dir)
+                end, done = events[-1], len(losses(self.folder / run_dir))
+                self.assertEqual((end["event"], end["reason"], end["step"]), ("end", "not_finite", done))
+                self.assertEqual(int(re.match(cause, end["error"]).group(1)), done + 1)
+                self.assertIn(end["error"], run.err)
+                self.assertTrue(all(math.isfinite(x) for x in losses(self.folder / run_dir)))
+
+
+class Launchers(RunTest):
+    """The same two ranks, whoever starts them."""
+
+    ARGS = (*TINY, "--steps", 5, "--plan", "tp=2")
+
+    def launched(self, name, *environments):
+        # The last first: ranks wait for the one that serves.
+        runs = []
+        for env in reversed(environments):
+            runs.append(self.start(*self.ARGS, "--run-dir", name, env=env))
+            time.sleep(0.3)
+        for run in runs:
+            run.wait(START_S)
+            self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(runs[0].out, "")  # rank 0 speaks for the run
+        self.assertRegex(runs[1].out, r"\n5 steps, 40 samples, loss ")
+        return losses(self.folder / name)
+
+    def test_all_give_the_same_losses(self):
+        run = self.train(*self.ARGS, "--ranks", 2, "--run-dir", "copus")
+        self.assertEqual(run.err, "")
+        expected = losses(self.folder / "copus")
+        self.assertEqual(len(expected), 5)
+        meeting = lambda: {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        there = meeting()
+        torchrun = [{"RANK": r, "WORLD_SIZE": "2", "LOCAL_RANK": r, "LOCAL_WORLD_SIZE": "2", **there} for r in "01"]
+        self.assertEqual(self.launched("torchrun", *torchrun), expected)
+        there = {"MASTER_PORT": str(free_port())}
+        openmpi = [{"OMPI_COMM_WORLD_RANK": r, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": r,
+                    "OMPI_COMM_WORLD_LOCAL_SIZE": "2", **there} for r in "01"]  # fmt: skip
+        self.assertEqual(self.launched("openmpi", *openmpi), expected)
+        there = meeting()
+        slurm = [{"SLURM_PROCID": r, "SLURM_NTASKS": "2", "SLURM_LOCALID": r, "SLURM_NODEID": "0", "SLURM_JOB_ID": "17",
+                  "SLURM_TASKS_PER_NODE": "2", "SLURM_JOB_NODELIST": "localhost", **there} for r in "01"]  # fmt: skip
+        self.assertEqual(self.launched("slurm", *slurm), expected)
+
+
+class Repeatable(RunTest):
+    """The same run again, to the last digit; another layout, to rounding."""
+
+    def test_same_run_same_losses(self):
+        args = (*TINY, "--steps", 10, "--lr", "1e-3")
+        self.train(*args, "--ranks", 2, "--run-dir", "dp")
+        self.train(*args, "--ranks", 2, "--run-dir", "again")
+        first = losses(self.folder / "dp")
+        self.assertEqual(len(first), 10)
+        self.assertEqual(first, losses(self.folder / "again"))
+        self.train("--config", "dp/config.toml", "--run-dir", "config")
+        self.assertEqual(first, losses(self.folder / "config"))
+        config = [(self.folder / name / "config.toml").read_text() for name in ("dp", "config")]
+        self.assertEqual(config[0], config[1].replace('"config"', '"dp"'))
+        self.train(*args, "--ranks", 2, "--run-dir", "seed", "--seed", 2)
+        self.assertNotEqual(first, losses(self.folder / "seed"))
+        self.train(*args, "--ranks", 2, "--plan", "tp=2", "--run-dir", "tp")
+        self.assertNotEqual(first, losses(self.folder / "tp"))
+        for one, other in zip(first, losses(self.folder / "tp")):
+            self.assertAlmostEqual(one, other, delta=1e-4)
+
+
+class Limits(RunTest):
+    """What ends a run, and what it then says."""
+
+    def end(self, run_dir="run"):
+        return read_events(self.folder / run_dir)[-1]
+
+    def test_loss_reached(self):
+        self.train(*TINY, "--steps", 500, "--lr", "3e-3", "--until-loss", 5, "--ranks", 2, "--run-dir", "run")
+        self.assertEqual(self.end()["reason"], "loss")
+        self.assertLessEqual(self.end()["loss"], 5)
+        self.assertTrue(all(loss > 5 for loss in losses(self.folder / "run")[:-1]))
+
+    def test_loss_not_reached(self):
+        for ranks in 1, 2:
+            run_dir = f"run{ranks}"
+            run = self.train(*TINY, "--steps", 3, "--until-loss", "0.5", "--ranks", ranks, "--run-dir", run_dir, code=1)
+            self.assert_error(run, 1, "--until-loss: 0.5 is not reached")
+            self.assertRegex(run.out, r"\n3 steps, 24 samples, loss ")
+            self.assertEqual(self.end(run_dir)["reason"], "steps")
+
+    def test_time(self):
+        self.train(*TINY, "--for", "3s", "--ranks", 2, "--run-dir", "run")
+        self.assertEqual(self.end()["reason"], "time")
+        self.assertGreaterEqual(self.end()["seconds"], 3)
+        slowest = max(event["step_time_s"] for event in of_kind(self.folder / "run", "step"))
+        self.assertLess(self.end()["seconds"], 3 + 3 * slowest + 1)
+
+    def test_samples(self):
+        run = self.train(*TINY, "--samples", 20, "--steps", 100, "--run-dir", "run", "--json")
+        self.assertEqual((self.end()["reason"], self.end()["samples"]), ("samples", 24))
+        outcome = json.loads(run.out)  # nothing else on standard output
+        self.assertEqual((outcome["reason"], outcome["steps"], outcome["samples"]), ("samples", 3, 24))
+        self.assertEqual(outcome["loss"], losses(self.folder / "run")[-1])
+
+    def test_held_out_loss_falls(self):
+        self.train(*TINY, "--steps", 25, "--lr", "3e-3", "--eval-every", 10, "--eval-samples", 16, "--ranks", 2,
+                   "--run-dir", "run")  # fmt: skip
+        evaluations = of_kind(self.folder / "run", "eval")
+        self.assertEqual([event["step"] for event in evaluations], [10, 20, 25])
+        self.assertEqual([event["samples"] for event in evaluations], [80, 160, 200])
+        self.assertLess(evaluations[-1]["loss"], evaluations[0]["loss"])
+        self.assertLess(evaluations[-1]["loss"], losses(self.folder / "run")[0] - 0.5)
+        self.assertEqual(self.end()["held_out_loss"], evaluations[-1]["loss"])
+
+
+class Events(RunTest):
+    """events.jsonl is what every view of a run reads."""
+
+    NUMBERS = ("t", "loss", "grad_norm", "lr", "step_time_s", "tokens_per_s")
+    LATER = ("gns", "g2", "s", "bcrit", "goodput")  # null until known
+
+    def test_steps(self):
+        self.train(*TINY, "--steps", 6, "--ranks", 4, "--plan", "pp=2,micro_batch=2", "--run-dir", "run")
+        events = read_events(self.folder / "run")
+        self.assertEqual([event["event"] for event in events], ["start", *["step"] * 6, "end"])
+        for before, after in zip(events, events[1:]):
+            self.assertLess(before["t"], after["t"])
+        for number, event in enumerate(events[1:-1], start=1):
+            self.assertEqual((event["step"], event["samples"], event["tokens"]), (number, number * 8, number * 8 * 64))
+            self.assertEqual((event["global_batch"], event["plan"]), (8, "dp2.tp1.pp2.mb2"))
+            for name in self.NUMBERS:
+                self.assertIsInstance(event[name], float, name)
+                self.assertTrue(event[name] >= 0 and math.isfinite(event[name]), name)
+            for name in self.LATER:
+                self.assertIn(name, event)
+        self.assertEqual((events[-1]["step"], events[-1]["samples"]), (6, 48))
+        self.assertEqual((events[-1]["reason"], events[-1]["error"]), ("steps", None))
+
+
+class RealText(RunTest):
+    """Two million parameters learn English, and the layout does not matter."""
+
+    ARGS = ("--model", TEXT_MODEL, "--seq-len", 128, "--global-batch", 16, "--steps", 300, "--lr", "3e-3",
+            "--eval-every", 300)  # fmt: skip
+
+    def test_learns_more_than_letters(self):
+        text = Path(os.environ.get("COPUS_TEXT", SOURCE.parent / "shared" / "data" / "wikitext2_valid.txt"))
+        if not text.is_file():
+            self.skipTest(f"{text}: not found (COPUS_TEXT names another): training on real text is left out")
+        counts = Counter(text.read_bytes())
+        total = sum(counts.values())
+        entropy = -sum(n / total * math.log(n / total) for n in counts.values())  # nats: letters alone
+        for name, plan in ("dp", "dp=2"), ("tp", "tp=2"):
+            self.train(*self.ARGS, "--data", text.resolve(), "--ranks", 2, "--plan", plan, "--run-dir", name, limit=1500)
+        dp, tp = losses(self.folder / "dp"), losses(self.folder / "tp")
+        held_out = of_kind(self.folder / "dp", "end")[0]["held_out_loss"]
+        last = sum(dp[-20:]) / 20
+        widest = max(abs(one - other) / one for one, other in zip(dp, tp))
+        print(f"byte entropy {entropy:.3f}, loss {last:.3f}, held-out {held_out:.3f}, layouts differ by {widest:.1e}")
+        self.assertEqual(len(dp), 300)
+        self.assertLess(last, entropy - 0.6)
+        self.assertLess(held_out, entropy - 0.6)
+        self.assertLess(widest, 1e-3)
+
+
+def main():
+    global COPUS
+    arguments = sys.argv[1:]
+    if "--bin" in arguments:
+        at = arguments.index("--bin")
+        COPUS = Path(arguments[at + 1]).resolve()
+        del arguments[at : at + 2]
+    unittest.main(argv=[sys.argv[0], *arguments])
+
+
+if __name__ == "__main__":
+    main()
