@@ -27,3 +27,11 @@ target_link_libraries(copus_torch INTERFACE ${TORCH_LIBRARIES})
 # is right. g++ 13 takes ATen's small vectors for arrays that are read past their end.
 target_compile_definitions(copus_torch INTERFACE FMT_HEADER_ONLY=1)
 target_compile_options(copus_torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
+# at::parallel_for is inlined into our code: it uses threads only where OpenMP is on. A wheel with CUDA carries an
+# OpenMP of its own, and its work is on the GPU; ThreadSanitizer does not understand OpenMP's barriers.
+if(NOT TARGET torch_cuda AND NOT CMAKE_CXX_FLAGS MATCHES "fsanitize=thread")
+  find_package(OpenMP COMPONENTS CXX)
+  if(OpenMP_CXX_FOUND)
+    target_link_libraries(copus_torch INTERFACE OpenMP::OpenMP_CXX)
+  endif()
+endif()

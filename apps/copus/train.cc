@@ -16,7 +16,12 @@ namespace copus {
 namespace {
 
 std::atomic<bool> stop_asked{false};
-extern "C" void ask_to_stop(int) { stop_asked.store(true); }
+std::atomic<int> stop_signal{SIGTERM};  // another rank may have got the signal alone
+extern "C" void ask_to_stop(int number) {
+  stop_signal.store(number);
+  stop_asked.store(true);
+  if (number == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second one does not wait
+}
 
 int run_failed(const std::string& message) {
   report(Error{message});
@@ -84,13 +89,23 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   if (who.rank == 0) progress.emplace(args.json ? stderr : stdout);
   COPUS_TRY(const RunOutcome outcome,
             run_training(groups, run, progress ? &*progress : nullptr, stop_asked));
-  if (!outcome.error.empty()) {
-    // One rank speaks for all: they agree.
-    if (who.rank == 0) report(Error{outcome.error});
-    return kAnswerIsNo;
+  if (outcome.reason == "failed") return run_failed(outcome.error);
+  if (outcome.reason == "signal") {
+    const int number = stop_signal.load();
+    if (who.rank == 0) print_outcome(outcome, run, args.json);
+    if (who.rank == 0 && who.launcher != "copus") {  // the supervisor says it for its ranks
+      report(Error{number == SIGINT ? "stopped by SIGINT" : "stopped by SIGTERM"});
+    }
+    return 128 + number;
   }
-  if (who.rank == 0) print_outcome(outcome, run, args.json);
-  return run.until_loss && outcome.reason != "loss" ? kAnswerIsNo : kOk;
+  // The rest is agreed: one rank speaks for all, and its exit code is the run's.
+  if (who.rank != 0) return kOk;
+  if (!outcome.error.empty()) return run_failed(outcome.error);
+  print_outcome(outcome, run, args.json);
+  if (run.until_loss && outcome.reason != "loss") {
+    return run_failed(fmt::format("--until-loss: {} is not reached", *run.until_loss));
+  }
+  return kOk;
 }
 
 // Ranks are processes of this same command.
@@ -103,6 +118,12 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
   const Result<ServedStore> served = serve_store(
       *port, ranks, std::chrono::milliseconds(static_cast<std::int64_t>(*timeout * 1000)));
   if (!served) return report(served.error());
+  // What every rank would complain of, said once; the directory last, so that nothing is left by
+  // what failed.
+  if (const auto data = open_data(run); !data) return report(data.error());
+  if (const auto directory = RunDirectory::open(run.run_dir, /*append=*/false); !directory) {
+    return report(directory.error());
+  }
   if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
   SupervisorOptions options;
   options.ranks = ranks;
@@ -128,17 +149,7 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
   Result<RunOptions> run = resolve_run(args, *ranks, local);
   if (!run) return report(run.error());
   run->config = resolved_config(*run, args);
-  if (!*environment && *ranks > 1) {
-    // What every rank would complain of, said once.
-    const Result<Dataset> data = Dataset::open(run->data, {.seq_len = run->trainer.seq_len,
-                                                           .seed = run->trainer.seed,
-                                                           .vocab = run->trainer.model.vocab,
-                                                           .held_out = run->held_out});
-    if (!data) return report(data.error());
-    const Result<RunDirectory> directory = RunDirectory::open(run->run_dir, /*append=*/false);
-    if (!directory) return report(directory.error());
-    return run_supervisor(args, *run, *ranks, argv);
-  }
+  if (!*environment && *ranks > 1) return run_supervisor(args, *run, *ranks, argv);
   // libtorch's exceptions end here.
   try {
     Result<int> code =

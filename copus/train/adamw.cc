@@ -4,13 +4,15 @@
 #include <cmath>
 #include <numbers>
 
+#include "copus/train/cpu_vector.h"
+
 namespace copus {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;
 
 // One pass over memory instead of one per operator.
-void update_on_cpu(std::int64_t count, float beta1, float beta2, float eps, float keep, float lr,
+COPUS_EVERY_X86 void update_on_cpu(std::int64_t count, float beta1, float beta2, float eps, float keep, float lr,
                    float root_correction2, float scale, float* __restrict value,
                    const float* __restrict gradient, float* __restrict m, float* __restrict v) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -19,6 +21,20 @@ void update_on_cpu(std::int64_t count, float beta1, float beta2, float eps, floa
     v[i] = beta2 * v[i] + (1 - beta2) * g * g;
     value[i] = value[i] * keep - lr * m[i] / (std::sqrt(v[i]) / root_correction2 + eps);
   }
+}
+
+// Eight sums, so that the additions need not wait for each other.
+COPUS_EVERY_X86 double sum_of_squares_on_cpu(std::int64_t count, const float* data) {
+  constexpr int kSums = 8;
+  double sums[kSums] = {};
+  std::int64_t i = 0;
+  for (; i + kSums <= count; i += kSums) {
+    for (int k = 0; k < kSums; ++k) sums[k] += static_cast<double>(data[i + k]) * data[i + k];
+  }
+  double total = 0;
+  for (; i < count; ++i) total += static_cast<double>(data[i]) * data[i];
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
 }  // namespace
@@ -53,16 +69,7 @@ void adamw_update(const AdamOptions& options, double lr, double weight_decay, st
 
 Tensor sum_of_squares(const Tensor& x) {
   if (!x.is_cpu()) return at::linalg_vector_norm(x, 2, {}, false, at::kDouble).square();
-  const float* data = x.data_ptr<float>();
-  // Four sums, so that the additions need not wait for each other.
-  double sums[4] = {0, 0, 0, 0};
-  const std::int64_t n = x.numel();
-  std::int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    for (int k = 0; k < 4; ++k) sums[k] += static_cast<double>(data[i + k]) * data[i + k];
-  }
-  for (; i < n; ++i) sums[0] += static_cast<double>(data[i]) * data[i];
-  return at::scalar_tensor(sums[0] + sums[1] + sums[2] + sums[3], at::kDouble);
+  return at::scalar_tensor(sum_of_squares_on_cpu(x.numel(), x.data_ptr<float>()), at::kDouble);
 }
 
 double learning_rate(const LrSchedule& schedule, std::int64_t samples) {

@@ -8,10 +8,10 @@ namespace copus {
 namespace {
 
 // x W^T, summed over the ranks where the columns are cut, then the bias: it is added once.
-Tensor project(const Tensor& x, const Projection& p) { return at::linear(x, p.weight, p.bias); }
+Tensor project(const Tensor& x, const Projection& p) { return linear_layer(x, p.weight, p.bias); }
 
 Tensor project_and_leave(const Tensor& x, const Projection& p, const Partition& partition) {
-  Tensor y = partition.leave(at::linear(x, p.weight));
+  Tensor y = partition.leave(linear_layer(x, p.weight));
   return p.bias.defined() ? y + p.bias : y;
 }
 
@@ -73,28 +73,28 @@ Tensor ModelChunk::attention(const Tensor& x, const LayerWeights& w) const {
   const std::int64_t group = model_.heads / model_.kv_heads;
   const std::int64_t kv = std::max<std::int64_t>(1, all / (group + 2));
   const std::int64_t heads = all - 2 * kv;
-  const Tensor by_head = qkv.view({batch, length, all, d});
-  const Tensor v = by_head.narrow(2, heads + kv, kv);
-  Tensor q, k;
+  const auto attend = [&](const TensorFunction& f, const std::vector<Tensor>& inputs) {
+    return recompute_ == Recompute::kSelective ? recomputed(f, inputs) : f(inputs);
+  };
+  Tensor mixed;
   if (w.q_norm.defined()) {
-    q = rms_norm(by_head.narrow(2, 0, heads), w.q_norm, model_.norm_eps);
-    k = rms_norm(by_head.narrow(2, heads, kv), w.k_norm, model_.norm_eps);
+    const Tensor by_head = qkv.view({batch, length, all, d});
+    Tensor q = rms_norm(by_head.narrow(2, 0, heads), w.q_norm, model_.norm_eps);
+    Tensor k = rms_norm(by_head.narrow(2, heads, kv), w.k_norm, model_.norm_eps);
     if (rotary_.cosines.defined()) {
       q = rotate(q, rotary_);
       k = rotate(k, rotary_);
     }
+    mixed =
+        attend([](const std::vector<Tensor>& in) { return causal_attention(in[0], in[1], in[2]); },
+               {q, k, by_head.narrow(2, heads + kv, kv)});
   } else {
-    Tensor qk = by_head.narrow(2, 0, heads + kv);
-    if (rotary_.cosines.defined()) qk = rotate(qk, rotary_);
-    q = qk.narrow(2, 0, heads);
-    k = qk.narrow(2, heads, kv);
+    mixed = attend(
+        [this, heads, kv](const std::vector<Tensor>& in) {
+          return self_attention(in[0], heads, kv, rotary_);
+        },
+        {qkv});
   }
-  const Tensor mixed =
-      recompute_ == Recompute::kSelective
-          ? recomputed(
-                [](const std::vector<Tensor>& in) { return causal_attention(in[0], in[1], in[2]); },
-                {q, k, v})
-          : causal_attention(q, k, v);
   return project_and_leave(mixed, w.out, partition_);
 }
 
@@ -132,7 +132,7 @@ Tensor ModelChunk::forward(const Tensor& input) const {
 Tensor ModelChunk::loss(const Tensor& hidden, const Tensor& targets) const {
   COPUS_CHECK(chunk_.heads);
   const Tensor x = partition_.enter(norm(hidden, final_norm_));
-  const Tensor logits = at::linear(x, partition_.real_rows(head_));
+  const Tensor logits = linear_layer(x, partition_.real_rows(head_));
   return partition_.loss(logits.flatten(0, 1), targets.flatten());
 }
 

@@ -1,7 +1,10 @@
 #include "copus/train/ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "copus/train/cpu_kernels.h"
 
 namespace copus {
 namespace {
@@ -56,9 +59,316 @@ struct Recomputed : Function<Recomputed> {
   }
 };
 
+// Whether cpu_kernels.h computes it; otherwise ATen does.
+bool on_cpu(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+
+Tensor dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
+
+cpu::Heads heads_of(const Tensor& x) { return {x.size(2), x.stride(0), x.stride(1), x.stride(2)}; }
+
+float* floats(const Tensor& x) { return x.data_ptr<float>(); }
+
+// Of nothing, or of cosines and sines.
+cpu::Rotation rotation_of(at::TensorList table) {
+  if (table.empty()) return {};
+  return {floats(table[0]), floats(table[1])};
+}
+
+struct RmsNorm : Function<RmsNorm> {
+  static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight,
+                        double eps) {
+    const Tensor x = input.contiguous();
+    const std::int64_t n = x.size(-1), rows = x.numel() / n;
+    Tensor y = at::empty_like(x);
+    const Tensor inverse = at::empty({rows}, x.options());
+    cpu::rms_norm(rows, n, static_cast<float>(eps), floats(x), floats(weight), floats(y),
+                  floats(inverse));
+    context->save_for_backward({input, weight, inverse});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor x = saved[0].contiguous(), dy = grads[0].contiguous();
+    const std::int64_t n = x.size(-1);
+    const Tensor dx = saved[0].requires_grad() ? at::empty_like(x) : Tensor();
+    const Tensor dweight = saved[1].requires_grad() ? at::empty_like(saved[1]) : Tensor();
+    cpu::rms_norm_backward(x.numel() / n, n, floats(x), floats(saved[1]), floats(saved[2]),
+                           floats(dy), dx.defined() ? floats(dx) : nullptr,
+                           dweight.defined() ? floats(dweight) : nullptr);
+    return {dx, dweight, Tensor()};
+  }
+};
+
+struct Rotate : Function<Rotate> {
+  static Tensor turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, bool backwards) {
+    const Tensor from = dense_rows(x);
+    Tensor y = at::empty(x.sizes(), x.options());
+    cpu::rotate(x.size(0), x.size(1), x.size(3), backwards, rotation_of({cosines, sines}),
+                heads_of(from), floats(from), heads_of(y), floats(y));
+    return y;
+  }
+
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& cosines,
+                        const Tensor& sines) {
+    context->save_for_backward({cosines, sines});
+    return turn(x, cosines, sines, false);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    return {turn(grads[0], saved[0], saved[1], true), Tensor(), Tensor()};
+  }
+};
+
+cpu::Curve curve_of(Activation activation) {
+  return activation == Activation::kSilu ? cpu::Curve::kSilu : cpu::Curve::kGeluTanh;
+}
+// The kernels have no error function.
+bool has_curve(Activation activation) {
+  return activation == Activation::kSilu || activation == Activation::kGeluTanh;
+}
+
+struct Activate : Function<Activate> {
+  static Tensor forward(AutogradContext* context, const Tensor& input, std::int64_t curve) {
+    const Tensor x = input.contiguous();
+    context->save_for_backward({x});
+    context->saved_data["curve"] = curve;
+    Tensor y = at::empty_like(x);
+    cpu::activate(x.numel(), static_cast<cpu::Curve>(curve), floats(x), floats(y));
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const Tensor x = context->get_saved_variables()[0], dy = grads[0].contiguous();
+    const Tensor dx = at::empty_like(x);
+    cpu::activate_backward(x.numel(), static_cast<cpu::Curve>(context->saved_data["curve"].toInt()),
+                           floats(x), floats(dy), floats(dx));
+    return {dx, Tensor()};
+  }
+};
+
+struct Gated : Function<Gated> {
+  static Tensor forward(AutogradContext* context, const Tensor& gate_up, std::int64_t curve) {
+    const Tensor x = gate_up.contiguous();
+    context->save_for_backward({x});
+    context->saved_data["curve"] = curve;
+    std::vector<std::int64_t> shape = x.sizes().vec();
+    shape.back() /= 2;
+    Tensor y = at::empty(shape, x.options());
+    cpu::gated(y.numel() / shape.back(), shape.back(), static_cast<cpu::Curve>(curve), floats(x),
+               floats(y));
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const Tensor x = context->get_saved_variables()[0], dy = grads[0].contiguous();
+    const Tensor dx = at::empty_like(x);
+    const std::int64_t n = dy.size(-1);
+    cpu::gated_backward(dy.numel() / n, n,
+                        static_cast<cpu::Curve>(context->saved_data["curve"].toInt()), floats(x),
+                        floats(dy), floats(dx));
+    return {dx, Tensor()};
+  }
+};
+
+cpu::Attention attention_of(const Tensor& q, const Tensor& k, const Tensor& v,
+                            const cpu::Rotation& rotation) {
+  TORCH_CHECK(k.strides() == v.strides() && q.size(2) % k.size(2) == 0);
+  return {.batch = q.size(0),
+          .length = q.size(1),
+          .d = q.size(3),
+          .rotation = rotation,
+          .q_at = heads_of(q),
+          .kv_at = heads_of(k),
+          .q = floats(q),
+          .k = floats(k),
+          .v = floats(v)};
+}
+
+struct Attended {
+  Tensor out, log_sums;
+};
+Attended attend(const cpu::Attention& a, const at::TensorOptions& options) {
+  const std::int64_t heads = a.q_at.heads;
+  Attended result{at::empty({a.batch, a.length, heads * a.d}, options),
+                  at::empty({a.batch, heads, a.length}, options)};
+  cpu::attention(a, floats(result.out), floats(result.log_sums));
+  return result;
+}
+
+struct CausalAttention : Function<CausalAttention> {
+  static Tensor forward(AutogradContext* context, const Tensor& query, const Tensor& key,
+                        const Tensor& value) {
+    const Tensor q = dense_rows(query);
+    const bool alike = key.strides() == value.strides() && key.stride(-1) == 1;
+    const Tensor k = alike ? key : key.contiguous(), v = alike ? value : value.contiguous();
+    const Attended result = attend(attention_of(q, k, v, {}), q.options());
+    context->save_for_backward({q, k, v, result.out, result.log_sums});
+    return result.out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor dout = grads[0].contiguous();
+    const Tensor& q = saved[0];
+    const Tensor& k = saved[1];
+    const Tensor dq = at::empty(q.sizes(), q.options());
+    const Tensor dk = at::empty(k.sizes(), k.options()), dv = at::empty(k.sizes(), k.options());
+    cpu::attention_backward(attention_of(q, k, saved[2], {}), floats(saved[3]), floats(saved[4]),
+                            floats(dout), heads_of(dq), heads_of(dk), floats(dq), floats(dk),
+                            floats(dv));
+    return {dq, dk, dv};
+  }
+};
+
+// Parts of [batch, length, heads + 2 kv, d].
+struct Parts {
+  Parts(const Tensor& qkv, std::int64_t heads, std::int64_t kv)
+      : q(qkv.narrow(2, 0, heads)), k(qkv.narrow(2, heads, kv)), v(qkv.narrow(2, heads + kv, kv)) {}
+  Tensor q, k, v;
+};
+
+// One gradient for all three parts: autograd would pad each with zeros and add them.
+struct SelfAttention : Function<SelfAttention> {
+  // `table`: nothing, or cosines and sines.
+  static Tensor forward(AutogradContext* context, const Tensor& qkv, std::int64_t heads,
+                        std::int64_t kv, at::TensorList table) {
+    const Tensor all = dense_rows(qkv);
+    const Parts parts(all.unflatten(-1, {heads + 2 * kv, -1}), heads, kv);
+    const Attended result =
+        attend(attention_of(parts.q, parts.k, parts.v, rotation_of(table)), all.options());
+    variable_list saved{all, result.out, result.log_sums};
+    saved.insert(saved.end(), table.begin(), table.end());
+    context->save_for_backward(saved);
+    context->saved_data["heads"] = heads;
+    context->saved_data["kv"] = kv;
+    return result.out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const std::int64_t heads = context->saved_data["heads"].toInt();
+    const std::int64_t kv = context->saved_data["kv"].toInt();
+    const Tensor dout = grads[0].contiguous();
+    const Tensor dqkv = at::empty(saved[0].sizes(), saved[0].options());
+    const auto parts = [&](const Tensor& x) {
+      return Parts(x.unflatten(-1, {heads + 2 * kv, -1}), heads, kv);
+    };
+    const Parts from = parts(saved[0]), to = parts(dqkv);
+    cpu::attention_backward(
+        attention_of(from.q, from.k, from.v, rotation_of(at::TensorList(saved).slice(3))),
+        floats(saved[1]), floats(saved[2]), floats(dout), heads_of(to.q), heads_of(to.k),
+        floats(to.q), floats(to.k), floats(to.v));
+    variable_list result(saved.size());  // qkv, two counts, the tables
+    result[0] = dqkv;
+    return result;
+  }
+};
+
+// The one large tensor that is kept becomes the gradient in place: the graph can be walked once.
+struct CrossEntropy : Function<CrossEntropy> {
+  static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets) {
+    context->saved_data["dtype"] = static_cast<std::int64_t>(logits.scalar_type());
+    if (!on_cpu(logits)) {
+      const Tensor logs = at::log_softmax(logits, 1, at::kFloat);
+      context->save_for_backward({logs, targets});
+      return logs.gather(1, targets.unsqueeze(1)).mean().neg();
+    }
+    const Tensor from = logits.contiguous(), labels = targets.contiguous();
+    const std::int64_t rows = from.size(0), classes = from.size(1);
+    const std::int64_t* label = labels.data_ptr<std::int64_t>();
+    TORCH_CHECK(
+        std::all_of(label, label + rows, [&](std::int64_t at) { return at >= 0 && at < classes; }),
+        "cross_entropy: a target is not a class");
+    const Tensor losses = at::empty({rows}, from.options());
+    const Tensor probabilities = logits.requires_grad() ? at::empty_like(from) : Tensor();
+    cpu::cross_entropy(rows, classes, floats(from), label, floats(losses),
+                       probabilities.defined() ? floats(probabilities) : nullptr);
+    context->save_for_backward({probabilities, labels});
+    return losses.mean();
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    Tensor gradient = saved[0];
+    const Tensor& targets = saved[1];
+    const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
+    const std::int64_t rows = gradient.size(0);
+    if (gradient.is_cpu() && dtype == at::kFloat) {
+      gradient.unsafeGetTensorImpl()->bump_version();
+      cpu::cross_entropy_backward(rows, gradient.size(1), targets.data_ptr<std::int64_t>(),
+                                  grads[0].item<float>() / static_cast<float>(rows),
+                                  floats(gradient));
+      return {gradient, Tensor()};
+    }
+    gradient.exp_().scatter_add_(1, targets.unsqueeze(1),
+                                 at::full({rows, 1}, -1.0, gradient.options()));
+    gradient.mul_(grads[0] / static_cast<double>(rows));
+    return {gradient.to(dtype), Tensor()};
+  }
+};
+
+// A leaf's gradient buffer, where autograd would do nothing but add to it.
+Tensor gradient_buffer(const Tensor& leaf) {
+  if (!leaf.is_leaf() || !leaf.requires_grad() || at::GradMode::is_enabled()) return {};
+  const Tensor& buffer = leaf.grad();
+  return buffer.defined() && on_cpu(buffer) && buffer.is_contiguous() ? buffer : Tensor();
+}
+
+struct Linear : Function<Linear> {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        at::TensorList bias) {
+    context->save_for_backward({x, weight});
+    context->saved_data["bias"] = !bias.empty();
+    return at::linear(x, weight, bias.empty() ? Tensor() : bias[0]);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& x = saved[0];
+    const Tensor& weight = saved[1];
+    const Tensor dy = grads[0].reshape({-1, weight.size(0)});
+    Tensor dx, dweight;
+    if (x.requires_grad()) dx = at::mm(dy, weight).view(x.sizes());
+    if (weight.requires_grad()) {
+      const Tensor rows = x.reshape({-1, weight.size(1)});
+      Tensor buffer = gradient_buffer(weight);
+      if (buffer.defined()) {
+        buffer.addmm_(dy.t(), rows);
+      } else {
+        dweight = at::mm(dy.t(), rows);
+      }
+    }
+    if (!context->saved_data["bias"].toBool()) return {dx, dweight};
+    return {dx, dweight, dy.sum(0)};
+  }
+};
+
+struct Embedding : Function<Embedding> {
+  static Tensor forward(AutogradContext* context, const Tensor& table, const Tensor& tokens) {
+    context->save_for_backward({table, tokens});
+    return at::embedding(table, tokens);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor& table = saved[0];
+    const Tensor buffer = gradient_buffer(table);
+    if (!buffer.defined()) {
+      return {at::embedding_dense_backward(grads[0], saved[1], table.size(0), -1, false), Tensor()};
+    }
+    const Tensor dy = grads[0].contiguous(), tokens = saved[1].contiguous();
+    cpu::add_rows(tokens.numel(), table.size(1), tokens.data_ptr<std::int64_t>(), floats(dy),
+                  floats(buffer));
+    return {Tensor(), Tensor()};
+  }
+};
+
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  if (on_cpu(x) && on_cpu(weight)) return RmsNorm::apply(x, weight.contiguous(), eps);
   const Tensor wide = x.to(at::kFloat);
   const Tensor scale = wide.square().mean(-1, true).add_(eps).rsqrt_();
   return (wide * scale).to(x.scalar_type()) * weight;
@@ -79,6 +389,7 @@ RotaryTable rotary_table(const ModelSpec& model, std::int64_t length, at::Device
 }
 
 Tensor rotate(const Tensor& x, const RotaryTable& table) {
+  if (on_cpu(x)) return Rotate::apply(x, table.cosines, table.sines);
   const std::int64_t length = x.size(1), half = x.size(3) / 2;
   const Tensor cosines =
       table.cosines.narrow(0, 0, length).view({1, length, 1, half}).to(x.scalar_type());
@@ -89,16 +400,35 @@ Tensor rotate(const Tensor& x, const RotaryTable& table) {
 }
 
 Tensor activate(const Tensor& x, Activation activation) {
+  if (on_cpu(x) && has_curve(activation)) {
+    return Activate::apply(x, static_cast<std::int64_t>(curve_of(activation)));
+  }
   if (activation == Activation::kSilu) return at::silu(x);
   return at::gelu(x, activation == Activation::kGeluTanh ? "tanh" : "none");
 }
 
 Tensor gated(const Tensor& gate_up, Activation activation) {
+  if (on_cpu(gate_up) && has_curve(activation)) {
+    return Gated::apply(gate_up, static_cast<std::int64_t>(curve_of(activation)));
+  }
   const std::int64_t n = gate_up.size(-1) / 2;
   return activate(gate_up.narrow(-1, 0, n), activation) * gate_up.narrow(-1, n, n);
 }
 
+Tensor linear_layer(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (!on_cpu(x)) return at::linear(x, weight, bias);
+  // A list, because not every version lets a function take an undefined tensor.
+  std::vector<Tensor> biases;
+  if (bias.defined()) biases.push_back(bias);
+  return Linear::apply(x, weight, at::TensorList(biases));
+}
+
+Tensor embed_rows(const Tensor& table, const Tensor& tokens) {
+  return on_cpu(table) ? Embedding::apply(table, tokens) : at::embedding(table, tokens);
+}
+
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (on_cpu(q)) return CausalAttention::apply(q, k, v);
   const std::int64_t batch = q.size(0), length = q.size(1), heads = q.size(2), d = q.size(3);
   const std::int64_t kv = k.size(2);
   // [batch, heads, length, d]; each key and value head serves heads / kv query heads.
@@ -126,8 +456,22 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   return mixed.transpose(1, 2).reshape({batch, length, heads * d});
 }
 
+Tensor self_attention(const Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,
+                      const RotaryTable& table) {
+  if (on_cpu(qkv)) {
+    std::vector<Tensor> tables;
+    if (table.cosines.defined()) tables = {table.cosines, table.sines};
+    return SelfAttention::apply(qkv, heads, kv_heads, at::TensorList(tables));
+  }
+  const Tensor by_head = qkv.unflatten(-1, {heads + 2 * kv_heads, -1});
+  Tensor turning = by_head.narrow(2, 0, heads + kv_heads);
+  if (table.cosines.defined()) turning = rotate(turning, table);
+  return causal_attention(turning.narrow(2, 0, heads), turning.narrow(2, heads, kv_heads),
+                          by_head.narrow(2, heads + kv_heads, kv_heads));
+}
+
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
-  return at::cross_entropy_loss(logits.to(at::kFloat), targets);
+  return CrossEntropy::apply(logits, targets);
 }
 
 Tensor recomputed(const TensorFunction& f, const std::vector<Tensor>& inputs) {

@@ -23,7 +23,7 @@ class Partition {
   virtual Tensor leave(const Tensor& x) const { return x; }
   // Rows of a table whose rows are cut, as they lie between layers.
   virtual Tensor embed(const Tensor& table, const Tensor& tokens) const {
-    return at::embedding(table, tokens);
+    return embed_rows(table, tokens);
   }
   // Mean loss over all tokens, from this rank's part of the logits: [tokens, part of vocabulary].
   virtual Tensor loss(const Tensor& logits, const Tensor& targets) const {

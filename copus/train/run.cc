@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string_view>
 
 #include "copus/base/text.h"
 #include "copus/train/record/run_directory.h"
@@ -11,6 +12,12 @@ namespace copus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// c10d adds a stack trace.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
 
 // What rank 0 writes down. Other ranks have none.
 class Recorder {
@@ -42,49 +49,60 @@ Json or_null(const std::optional<double>& value) { return value ? Json(*value) :
 
 class Run {
  public:
-  Run(const RunOptions& options, Trainer& trainer, const Dataset& data,
-      std::optional<Recorder>& recorder, Progress* progress)
+  Run(const RunOptions& options, const Dataset& data, std::optional<Recorder>& recorder,
+      Progress* progress)
       : o_(options),
-        trainer_(trainer),
         data_(data),
         recorder_(recorder),
         progress_(progress),
         plan_(short_name(options.trainer.plan)) {}
 
-  Result<RunOutcome> until_done(const std::atomic<bool>& stop_asked) {
+  Result<void> until_done(Trainer& trainer, const std::atomic<bool>& stop_asked) {
     COPUS_TRY_VOID(record_start());
     begin_ = Clock::now();
     last_ = begin_;
     while (outcome_.reason.empty()) {
-      const bool late = o_.for_seconds && elapsed() >= *o_.for_seconds;
+      // Rank 0's clock is the run's: it can tell its time limit from another rank's signal.
+      late_ = recorder_ && o_.for_seconds && elapsed() >= *o_.for_seconds;
       COPUS_TRY(const StepResult result,
-                trainer_.step(data_, outcome_.samples, late || stop_asked.load()));
+                trainer.step(data_, outcome_.samples, late_ || stop_asked.load()));
       if (!result.not_finite.empty()) {
-        COPUS_TRY_VOID(fail_not_finite(result));
+        fail_not_finite(result);
         break;
       }
       ++outcome_.steps;
       outcome_.samples += o_.trainer.global_batch;
       outcome_.loss = result.loss;
       COPUS_TRY_VOID(record_step(result));
-      COPUS_TRY_VOID(decide(result, stop_asked));
+      COPUS_TRY_VOID(decide(trainer, result, stop_asked));
     }
+    return {};
+  }
+
+  void fail(const std::string& why) {
+    outcome_.reason = "failed";
+    outcome_.error = why;
+  }
+
+  RunOutcome finish() {
     outcome_.seconds = elapsed();
     outcome_.tokens_per_s = static_cast<double>(outcome_.samples * o_.trainer.seq_len) /
                             std::max(1e-9, outcome_.seconds);
-    COPUS_TRY_VOID(record_end());
+    const Result<void> recorded = record_end();
+    if (!recorded && outcome_.error.empty()) fail(recorded.error().message);
     return outcome_;
   }
 
  private:
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  Result<void> decide(const StepResult& result, const std::atomic<bool>& stop_asked) {
+  Result<void> decide(Trainer& trainer, const StepResult& result,
+                      const std::atomic<bool>& stop_asked) {
     const bool last_step = o_.steps && outcome_.steps >= *o_.steps;
     const bool last_sample = o_.samples && outcome_.samples >= *o_.samples;
     const bool stopping = last_step || last_sample || result.asked_to_stop > 0;
     if (o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping)) {
-      COPUS_TRY(outcome_.held_out_loss, trainer_.evaluate(data_, o_.eval_samples));
+      COPUS_TRY(outcome_.held_out_loss, trainer.evaluate(data_, o_.eval_samples));
       if (recorder_) {
         COPUS_TRY_VOID(recorder_->write("eval", {{"step", outcome_.steps},
                                                  {"samples", outcome_.samples},
@@ -105,7 +123,8 @@ class Run {
     } else if (last_sample) {
       outcome_.reason = "samples";
     } else if (result.asked_to_stop > 0) {
-      outcome_.reason = o_.for_seconds && !stop_asked.load() ? "time" : "signal";
+      const bool out_of_time = recorder_ ? late_ : o_.for_seconds.has_value();
+      outcome_.reason = out_of_time && !stop_asked.load() ? "time" : "signal";
     }
     return {};
   }
@@ -195,14 +214,15 @@ class Run {
                                      {"optimizer_s", result.optimizer_s}});
   }
 
-  Result<void> fail_not_finite(const StepResult& result) {
+  void fail_not_finite(const StepResult& result) {
     outcome_.reason = "not_finite";
     outcome_.loss = result.loss;
-    outcome_.error = fmt::format(
-        "step {}: loss {}, gradient norm {}: {}; the weights are as after "
-        "step {}",
-        outcome_.steps + 1, result.loss, result.grad_norm, result.not_finite, outcome_.steps);
-    return {};
+    // The sign of what is no number says nothing.
+    const double norm = std::isnan(result.grad_norm) ? NAN : result.grad_norm;
+    const double loss = std::isnan(result.loss) ? NAN : result.loss;
+    outcome_.error =
+        fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
+                    outcome_.steps + 1, loss, norm, result.not_finite, outcome_.steps);
   }
 
   Result<void> record_end() {
@@ -220,26 +240,93 @@ class Run {
   }
 
   const RunOptions& o_;
-  Trainer& trainer_;
   const Dataset& data_;
   std::optional<Recorder>& recorder_;
   Progress* progress_;
   std::string plan_;
   RunOutcome outcome_;
-  Clock::time_point begin_, last_;
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
+  bool late_ = false;
 };
+
+// What must be the same on every rank, a line each. Paths may differ between machines, what they
+// lead to may not.
+std::string common_options(const RunOptions& options, const Dataset& data) {
+  std::string text;
+  for (const std::string_view line : split(options.config, '\n')) {
+    const std::string_view key = line.substr(0, line.find(' '));
+    if (line.empty() || key == "model" || key == "data" || key == "run-dir") continue;
+    text += fmt::format("{}\n", line);
+  }
+  return text + fmt::format("parameters = {}\ntokens of data = {}\n",
+                            options.trainer.model.total_params(), data.tokens());
+}
+
+// Where a launcher starts the ranks each has its own command line: with another seed on one of them
+// the replicas would drift apart without a word.
+Result<void> check_same_options(const Rendezvous& where, const RunOptions& options,
+                                const Dataset& data) {
+  if (where.world_size == 1) return {};
+  const std::string key = "copus/options";
+  const std::string mine = common_options(options, data);
+  if (where.rank == 0) {
+    where.store->set(key, std::vector<std::uint8_t>(mine.begin(), mine.end()));
+    return {};
+  }
+  std::string first;
+  try {
+    const std::vector<std::uint8_t> bytes = where.store->get(key);
+    first.assign(bytes.begin(), bytes.end());
+  } catch (const std::exception& error) {
+    throw CommError(
+        fmt::format("no answer of rank 0 at the ranks' meeting point ({})", first_line(error)));
+  }
+  if (mine == first) return {};
+  const std::vector<std::string_view> ours = split(mine, '\n'), theirs = split(first, '\n');
+  std::size_t i = 0;
+  while (i < ours.size() && i < theirs.size() && ours[i] == theirs[i]) ++i;
+  return make_error("rank {}: got {}; want {}, as rank 0 has it", where.rank,
+                    i < ours.size() ? ours[i] : "", i < theirs.size() ? theirs[i] : "");
+}
 
 }  // namespace
 
+Result<Dataset> open_data(const RunOptions& options) {
+  const TrainerOptions& t = options.trainer;
+  COPUS_TRY(Dataset data, Dataset::open(options.data, {.seq_len = t.seq_len,
+                                                       .seed = t.seed,
+                                                       .vocab = t.model.vocab,
+                                                       .held_out = options.held_out}));
+  // A file of another tokenizer shows in its first sample.
+  std::vector<std::int64_t> first(static_cast<std::size_t>(t.seq_len + 1));
+  COPUS_TRY_VOID(data.sample(0, first));
+  const std::int64_t per_pass = t.plan.dp * t.plan.micro_batch;
+  if (options.eval_every > 0 && data.eval_samples() < per_pass) {
+    return make_error(
+        "--held-out: got {}, which is {} of {} sequences; want at least {} (dp x micro_batch) for "
+        "--eval-every",
+        options.held_out, data.eval_samples(), data.epoch_samples() + data.eval_samples(),
+        per_pass);
+  }
+  return data;
+}
+
 Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, Progress* progress,
                                 const std::atomic<bool>& stop_asked) {
-  COPUS_TRY(const Dataset data, Dataset::open(options.data, {.seq_len = options.trainer.seq_len,
-                                                             .seed = options.trainer.seed,
-                                                             .vocab = options.trainer.model.vocab,
-                                                             .held_out = options.held_out}));
+  COPUS_TRY(const Dataset data, open_data(options));
+  COPUS_TRY_VOID(check_same_options(groups.rendezvous(), options, data));
   COPUS_TRY(std::optional<Recorder> recorder, Recorder::open(options, groups.rendezvous().rank));
-  COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, options.trainer));
-  return Run(options, *trainer, data, recorder, progress).until_done(stop_asked);
+  Run run(options, data, recorder, progress);
+  const auto train = [&]() -> Result<void> {
+    COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, options.trainer));
+    return run.until_done(*trainer, stop_asked);
+  };
+  try {
+    if (const Result<void> trained = train(); !trained) run.fail(trained.error().message);
+  } catch (const std::exception& error) {
+    run.fail(first_line(error));
+  }
+  return run.finish();
 }
 
 }  // namespace copus

@@ -32,8 +32,8 @@ struct RunOptions {
 };
 
 struct RunOutcome {
-  std::string reason;  // steps, samples, loss, time, signal, not_finite
-  std::string error;   // not empty: the run failed; for people
+  std::string reason;  // steps, samples, loss, time, signal, not_finite, failed
+  std::string error;   // not empty: not_finite (all ranks agree) or failed (this rank's own reason)
   std::int64_t steps = 0;
   std::int64_t samples = 0;
   double loss = 0;
@@ -42,8 +42,13 @@ struct RunOutcome {
   double tokens_per_s = 0;
 };
 
+// The data of a run, looked at as far as the first step and the first evaluation will need it.
+Result<Dataset> open_data(const RunOptions& options);
+
 // Every rank calls this with the same options. `progress` and the run directory are rank 0's alone.
 // `stop_asked` may be set by a signal handler on any rank: all ranks then end after the same step.
+// An error is one of the input, before the run has started. What goes wrong later, libtorch's
+// exceptions with it, is an outcome with its `end` event.
 Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, Progress* progress,
                                 const std::atomic<bool>& stop_asked);
 

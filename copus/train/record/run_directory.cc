@@ -1,6 +1,7 @@
 #include "copus/train/record/run_directory.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,6 +69,13 @@ Result<void> cut_torn_line(int fd, off_t size, const std::string& path) {
 
 Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
   const std::string path = inside(folder, kEvents);
+  // Two runs at once would mix their lines. The lock goes with the process; what cannot be locked
+  // is not checked, and a device (/dev/null) is everyone's.
+  struct stat status = {};
+  const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (is_file && ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return make_error("{}: another run is writing to it; want another directory", folder);
+  }
   COPUS_TRY(const off_t size, size_of(fd, path));
   if (append) return cut_torn_line(fd, size, path);
   if (size == 0) return {};
@@ -131,7 +139,8 @@ Result<void> RunDirectory::append_event(const Json& event) {
   COPUS_TRY(const off_t before, size_of(events_, path));
   const int reason = write_all(events_, line);
   if (reason == 0) return {};
-  if (::ftruncate(events_, before) != 0) {
+  COPUS_TRY(const off_t after, size_of(events_, path));
+  if (after != before && ::ftruncate(events_, before) != 0) {
     return make_error("{}: an event cannot be written: {}; half of its line is left: {}", path,
                       std::strerror(reason), std::strerror(errno));
   }

@@ -10,8 +10,9 @@ namespace copus {
 
 class RunDirectory {
  public:
-  // Creates `path` and its parents where they are missing. Refuses a directory that holds events of
-  // an earlier run, unless `append`. The error names the path and the reason.
+  // Creates `path` and its parents where they are missing. Refuses a directory that another run
+  // writes to now, and one that holds events of an earlier run, unless `append`. The error names
+  // the path and the reason.
   static Result<RunDirectory> open(const std::string& path, bool append);
 
   RunDirectory(RunDirectory&&) noexcept;
