@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/copus/common.h"
@@ -34,6 +35,10 @@ int main(int argc, char** argv) {
     }
     copus::set_catalog_dir(dir);
   }
+  const std::vector<std::string> command_line = own_command(argc, argv);
+  // Completion lists the options of all commands.
+  const std::string_view wanted = argc > 1 ? argv[1] : "";
+  if (wanted == "train" || wanted == "completion") copus::become_engine(command_line);
   int exit_code = copus::kOk;
   CLI::App app{"Copus lays the training of an LLM out over a cluster."};
   app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
@@ -44,7 +49,7 @@ int main(int argc, char** argv) {
   copus::add_predict_command(app, exit_code);
   copus::add_traffic_command(app, exit_code);
   copus::add_data_command(app, exit_code);
-  copus::add_train_command(app, exit_code, own_command(argc, argv));
+  copus::add_train_command(app, exit_code, command_line);
   copus::add_completion_command(app, exit_code);
   // Before the parser, which would only say that a command is missing.
   std::vector<std::string> names;

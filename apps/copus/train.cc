@@ -164,6 +164,8 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
 
 }  // namespace
 
+void become_engine(const std::vector<std::string>&) {}
+
 void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv) {
   auto args = std::make_shared<TrainArgs>();
   CLI::App* command = app.add_subcommand("train", "Train a model over ranks");

@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-
 #include <ctime>
 
 #include "apps/copus/common.h"

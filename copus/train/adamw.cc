@@ -12,9 +12,10 @@ namespace {
 constexpr std::int64_t kGrain = 1 << 14;
 
 // One pass over memory instead of one per operator.
-COPUS_EVERY_X86 void update_on_cpu(std::int64_t count, float beta1, float beta2, float eps, float keep, float lr,
-                   float root_correction2, float scale, float* __restrict value,
-                   const float* __restrict gradient, float* __restrict m, float* __restrict v) {
+COPUS_EVERY_X86 void update_on_cpu(std::int64_t count, float beta1, float beta2, float eps,
+                                   float keep, float lr, float root_correction2, float scale,
+                                   float* __restrict value, const float* __restrict gradient,
+                                   float* __restrict m, float* __restrict v) {
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * scale;
     m[i] += (1 - beta1) * (g - m[i]);
@@ -60,11 +61,21 @@ void adamw_update(const AdamOptions& options, double lr, double weight_decay, st
     return;
   }
   const at::NoGradGuard no_grad;
+#if TORCH_VERSION_MAJOR >= 2
+  // One kernel. It divides by the scale, and writes the scaled gradients back: they are used no
+  // more.
+  const at::TensorOptions scalar = values.options();
+  at::_fused_adamw_({values}, {gradients}, {moment1}, {moment2}, {},
+                    {at::full({}, static_cast<double>(step), scalar)}, lr, options.beta1,
+                    options.beta2, weight_decay, options.eps, /*amsgrad=*/false,
+                    /*maximize=*/false, at::full({}, 1 / gradient_scale, scalar));
+#else
   const Tensor g = gradient_scale == 1 ? gradients : gradients * gradient_scale;
   moment1.lerp_(g, 1 - options.beta1);
   moment2.mul_(options.beta2).addcmul_(g, g, 1 - options.beta2);
   const Tensor denominator = moment2.sqrt().div_(root_correction2).add_(options.eps);
   values.mul_(keep).addcdiv_(moment1, denominator, -lr / correction1);
+#endif
 }
 
 Tensor sum_of_squares(const Tensor& x) {

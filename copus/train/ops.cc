@@ -369,9 +369,13 @@ struct Embedding : Function<Embedding> {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (on_cpu(x) && on_cpu(weight)) return RmsNorm::apply(x, weight.contiguous(), eps);
+#if TORCH_VERSION_MAJOR >= 2
+  return at::rms_norm(x, {x.size(-1)}, weight, eps);
+#else
   const Tensor wide = x.to(at::kFloat);
   const Tensor scale = wide.square().mean(-1, true).add_(eps).rsqrt_();
   return (wide * scale).to(x.scalar_type()) * weight;
+#endif
 }
 
 RotaryTable rotary_table(const ModelSpec& model, std::int64_t length, at::Device device) {
@@ -395,7 +399,9 @@ Tensor rotate(const Tensor& x, const RotaryTable& table) {
       table.cosines.narrow(0, 0, length).view({1, length, 1, half}).to(x.scalar_type());
   const Tensor sines =
       table.sines.narrow(0, 0, length).view({1, length, 1, half}).to(x.scalar_type());
-  const Tensor first = x.narrow(3, 0, half), second = x.narrow(3, half, half);
+  // Split, not narrowed: its gradient is one concatenation, theirs a padded tensor each.
+  const std::vector<Tensor> halves = x.split(half, 3);
+  const Tensor &first = halves[0], &second = halves[1];
   return at::cat({first * cosines - second * sines, second * cosines + first * sines}, 3);
 }
 
@@ -412,7 +418,8 @@ Tensor gated(const Tensor& gate_up, Activation activation) {
     return Gated::apply(gate_up, static_cast<std::int64_t>(curve_of(activation)));
   }
   const std::int64_t n = gate_up.size(-1) / 2;
-  return activate(gate_up.narrow(-1, 0, n), activation) * gate_up.narrow(-1, n, n);
+  const std::vector<Tensor> halves = gate_up.split(n, -1);
+  return activate(halves[0], activation) * halves[1];
 }
 
 Tensor linear_layer(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -464,10 +471,13 @@ Tensor self_attention(const Tensor& qkv, std::int64_t heads, std::int64_t kv_hea
     return SelfAttention::apply(qkv, heads, kv_heads, at::TensorList(tables));
   }
   const Tensor by_head = qkv.unflatten(-1, {heads + 2 * kv_heads, -1});
-  Tensor turning = by_head.narrow(2, 0, heads + kv_heads);
-  if (table.cosines.defined()) turning = rotate(turning, table);
-  return causal_attention(turning.narrow(2, 0, heads), turning.narrow(2, heads, kv_heads),
-                          by_head.narrow(2, heads + kv_heads, kv_heads));
+  if (!table.cosines.defined()) {
+    const std::vector<Tensor> parts = by_head.split_with_sizes({heads, kv_heads, kv_heads}, 2);
+    return causal_attention(parts[0], parts[1], parts[2]);
+  }
+  const std::vector<Tensor> parts = by_head.split_with_sizes({heads + kv_heads, kv_heads}, 2);
+  const std::vector<Tensor> turned = rotate(parts[0], table).split_with_sizes({heads, kv_heads}, 2);
+  return causal_attention(turned[0], turned[1], parts[1]);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
