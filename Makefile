@@ -20,11 +20,12 @@ build:  ## build/bin/copus (the default)
 test: build  ## every test
 	ctest --preset release
 
-demo: build  ## plans a few training runs and shows where their time goes
+demo: build  ## plans a few training runs, shows where their time goes, and trains a small model
 	scripts/demo.sh build/bin/copus
 
-bench: build  ## how fast prediction and search are
+bench: build  ## how fast prediction, search and training are
 	@for bench in build/bin/*_bench; do echo "== $$bench"; $$bench || exit 1; done
+	@if [ -x build/bin/copus-train ]; then echo "== bench/eager_ratio.py"; bench/eager_ratio.py; fi
 
 dev:  ## build and test under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(DEPS)

@@ -18,10 +18,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA = {"model_type": "llama", "vocab_size": 256, "max_position_embeddings": 1024, "tie_word_embeddings": False}
 SMALL = [  # name, config, sequence length, sequences in a pass, passes in a step, steps
-    ("llama 1M", ROOT / "catalog/models/tiny.json", 256, 8, 2, 12),
+    ("llama 1M", ROOT / "catalog/models/tiny.json", 256, 8, 2, 8),
     ("llama 6M", LLAMA | {"num_hidden_layers": 6, "hidden_size": 256, "intermediate_size": 688,
-                          "num_attention_heads": 8, "num_key_value_heads": 4}, 256, 8, 2, 6),
-    ("gpt2 124M", ROOT / "catalog/models/gpt2-124m.json", 256, 2, 1, 4),
+                          "num_attention_heads": 8, "num_key_value_heads": 4}, 256, 8, 2, 4),
+    ("gpt2 124M", ROOT / "catalog/models/gpt2-124m.json", 256, 2, 1, 3),
 ]
 LARGE = [
     ("gpt2 124M", ROOT / "catalog/models/gpt2-124m.json", 1024, 32, 1, 30),

@@ -621,8 +621,8 @@ class RealText(RunTest):
     """Two million parameters learn English, and the layout does not matter."""
 
     # Three times the rate, or a shorter warm-up, makes the loss jump early on, and each jump multiplies rounding.
-    ARGS = ("--model", TEXT_MODEL, "--seq-len", 128, "--global-batch", 16, "--steps", 300, "--lr", "1e-3",
-            "--warmup-samples", 480, "--eval-every", 300)  # fmt: skip
+    ARGS = ("--model", TEXT_MODEL, "--seq-len", 128, "--global-batch", 8, "--steps", 300, "--lr", "1e-3",
+            "--warmup-samples", 240, "--eval-every", 300)  # fmt: skip
 
     def test_learns_more_than_letters(self):
         text = Path(os.environ.get("COPUS_TEXT", SOURCE.parent / "shared" / "data" / "wikitext2_valid.txt"))
