@@ -99,7 +99,13 @@ Result<void> resolve_optimizer(const TrainArgs& args, const RunOptions& run, Tra
   COPUS_TRY(t.lr.peak, number(args.lr, "--lr", 3e-4, 0, 100));
   COPUS_TRY(t.lr.floor, number(args.min_lr, "--min-lr", t.lr.peak / 10, 0, t.lr.peak));
   std::int64_t total = 0;
-  if (run.steps) total = *run.steps * t.global_batch;
+  if (run.steps) {
+    if (*run.steps > kMany / t.global_batch) {
+      return make_error("--steps: got {} of batch {}; want at most {} samples in all", *run.steps,
+                        t.global_batch, kMany);
+    }
+    total = *run.steps * t.global_batch;
+  }
   if (run.samples) total = total == 0 ? *run.samples : std::min(total, *run.samples);
   COPUS_TRY(t.lr.warmup_samples,
             integer(args.warmup_samples, "--warmup-samples", total / 50, 0, kMany));
@@ -145,7 +151,7 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
   text("--global-batch", a.global_batch, "sequences per step (default: 32)");
   text("--seq-len", a.seq_len, "tokens per sequence (default: the model's positions, at most 512)");
   text("--steps", a.steps, "stop after so many steps");
-  text("--samples", a.samples, "stop after so many samples");
+  text("--samples", a.samples, "stop after so many samples, rounded up to whole steps");
   text("--until-loss", a.until_loss,
        "stop at this loss (held-out loss with --eval-every); exit code 1 if it is not reached");
   text("--for", a.for_time, "stop after 90s, 10m, 2h");

@@ -135,6 +135,7 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
     auto backend = rendezvous.cuda ? make_nccl_backend(address) : make_gloo_backend(address);
     if (!backend) return backend.error();
     comm->backend_ = std::move(backend).value();
+    if (rendezvous.cuda) comm->connect();
   } catch (const std::exception& error) {
     try {
       comm->fail("connect", 0, first_line(error));
@@ -143,6 +144,22 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
     }
   }
   return comm;
+}
+
+// NCCL connects at the first operation, and a pipeline's first receive would wait for a peer that
+// waits likewise: both ways are opened here.
+void Comm::connect() const {
+  barrier();
+  if (size() != 2) return;
+  const Tensor token = at::zeros({1}, at::TensorOptions().device(at::kCUDA));
+  if (rank_ == 0) {
+    start_send(token, 1).wait();
+    start_receive(token, 1).wait();
+  } else {
+    start_receive(token, 0).wait();
+    start_send(token, 0).wait();
+  }
+  token.item<float>();
 }
 
 void Comm::fail(const char* operation, std::int64_t number, const std::string& why) const {

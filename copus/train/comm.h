@@ -76,8 +76,8 @@ c10::intrusive_ptr<c10d::Store> local_store();
 
 class Comm;
 
-// An operation under way. wait() throws CommError; a Pending that is dropped without it is a bug,
-// since its tensors may still be in use.
+// An operation under way. wait() throws CommError. One that is dropped without it (only where the
+// run ends by an error) leaves its tensors to c10d, which keeps them until the operation is over.
 class Pending {
  public:
   Pending() = default;
@@ -124,6 +124,7 @@ class Comm {
  private:
   friend class Pending;
   Comm() = default;
+  void connect() const;
   Pending start(const char* operation, std::vector<Tensor> kept,
                 const std::function<StartedWork()>& call) const;
   [[noreturn]] void fail(const char* operation, std::int64_t number, const std::string& why) const;

@@ -60,8 +60,24 @@ TEST_P(Sizes, MessagesArriveInOrder) {
     }
     for (Pending& p : pending) p.wait();
     for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(
+          at::equal(tensors[static_cast<std::size_t>(i)], at::full({GetParam()}, i, at::kFloat)));
+    }
+  });
+}
+
+TEST(Comm, OperationsMayBeWaitedForInAnyOrder) {
+  run_ranks(4, [&](int rank, GroupCache& groups) {
+    std::vector<Tensor> tensors;
+    std::vector<Pending> pending;
+    for (int i = 0; i < 6; ++i) {
+      tensors.push_back(at::full({100 * (i + 1)}, rank + i, at::kFloat));
+      pending.push_back(world(groups).start_all_reduce(tensors.back()));
+    }
+    for (const std::size_t i : {3, 0, 5, 1, 4, 2}) pending[i].wait();
+    for (int i = 0; i < 6; ++i) {
       EXPECT_TRUE(at::equal(tensors[static_cast<std::size_t>(i)],
-                            at::full({GetParam()}, i, at::kFloat)));
+                            at::full({100 * (i + 1)}, 6 + 4 * i, at::kFloat)));
     }
   });
 }
@@ -73,6 +89,25 @@ TEST(Comm, SumsBf16InFp32) {
     world(groups).all_reduce(x);
     EXPECT_EQ(x[0].item<float>(), at::scalar_tensor(259.0).to(at::kBFloat16).item<float>());
   });
+}
+
+TEST(Comm, GathersAndBroadcastsBf16) {
+  for (const std::int64_t elements : {10, 200'000}) {
+    run_ranks(4, [&](int rank, GroupCache& groups) {
+      const Comm& comm = world(groups);
+      Tensor all = at::empty({4 * elements}, at::kBFloat16);
+      comm.all_gather(all, at::full({elements}, rank + 0.5, at::kBFloat16));
+      for (int from = 0; from < 4; ++from) {
+        EXPECT_EQ(all[from * elements].item<float>(), static_cast<float>(from) + 0.5F);
+      }
+      Tensor x = at::full({elements}, rank, at::kBFloat16);
+      comm.broadcast(x, 3);
+      EXPECT_EQ(x[elements - 1].item<float>(), 3);
+      Tensor part = at::empty({elements}, at::kBFloat16);
+      comm.reduce_scatter(part, at::ones({4 * elements}, at::kBFloat16));
+      EXPECT_EQ(part[0].item<float>(), 4);
+    });
+  }
 }
 
 TEST(Comm, TakesTheLargest) {
@@ -147,9 +182,8 @@ TEST(Comm, ASilentPeerIsNamedInALargeAllReduce) {
 }
 
 TEST(Comm, ASilentPeerIsNamedInAnAllGather) {
-  expect_missing(300'000, "all-gather number 1", [](const Comm& c, Tensor x) {
-    c.all_gather(at::empty({4 * x.numel()}), x);
-  });
+  expect_missing(300'000, "all-gather number 1",
+                 [](const Comm& c, Tensor x) { c.all_gather(at::empty({4 * x.numel()}), x); });
 }
 
 TEST(Comm, APortInUseIsAnError) {

@@ -44,7 +44,12 @@ bool needs_float(const Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
 }
 
-// Work that was done on the spot.
+// What is only copied goes as a 16-bit type that Gloo knows.
+Tensor as_known_bits(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? tensor.view(at::kHalf) : tensor;
+}
+
+// Work whose waiting is done by what follows it.
 class DoneWork final : public c10d::Work {
  public:
   bool isCompleted() override { return true; }
@@ -86,8 +91,8 @@ class GlooBackend final : public CommBackend {
   }
 
   StartedWork all_gather(Tensor output, Tensor input) override {
-    Tensor source = input.contiguous().view({-1});
-    Tensor flat = output.view({size_, source.numel()});
+    Tensor source = as_known_bits(input.contiguous().view({-1}));
+    Tensor flat = as_known_bits(output).view({size_, source.numel()});
     if (is_small(output)) {
       Tensor copies = source.expand({size_, source.numel()}).contiguous();
       std::vector<std::int64_t> even;
@@ -103,55 +108,64 @@ class GlooBackend final : public CommBackend {
   StartedWork broadcast(Tensor tensor, int root) override {
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    std::vector<Tensor> tensors{tensor};
+    std::vector<Tensor> tensors{as_known_bits(tensor)};
     return {group_->broadcast(tensors, options), {}};
   }
 
-  StartedWork send(Tensor tensor, int to) override {
-    std::vector<Tensor> tensors{tensor};
-    return {group_->send(tensors, to, 0), {}};
-  }
-
-  StartedWork receive(Tensor tensor, int from) override {
-    std::vector<Tensor> tensors{tensor};
-    return {group_->recv(tensors, from, 0), {}};
-  }
+  StartedWork send(Tensor tensor, int to) override { return {send(tensor, to, 0), {}}; }
+  StartedWork receive(Tensor tensor, int from) override { return {receive(tensor, from, 0), {}}; }
 
  private:
+  using Transfer = c10::intrusive_ptr<c10d::Work>;
+  Transfer send(const Tensor& tensor, int to, int tag) {
+    std::vector<Tensor> tensors{tensor};
+    return group_->send(tensors, to, tag);
+  }
+  Transfer receive(const Tensor& tensor, int from, int tag) {
+    std::vector<Tensor> tensors{tensor};
+    return group_->recv(tensors, from, tag);
+  }
+
+  // Several may be under way and be waited for in any order: each has a tag of its own.
   // Member 0 adds in the order of the members and sends the result to all: the same bits
-  // everywhere.
+  // everywhere. A reply comes only after the whole group's messages, so a member's answer may take
+  // the place of its question.
   StartedWork small_all_reduce(const Tensor& tensor, bool maximum) {
-    std::vector<StartedWork> transfers;
-    const auto finish = [&] {
-      for (StartedWork& transfer : transfers) transfer.work->wait();
-      transfers.clear();
+    using Transfers = std::vector<Transfer>;
+    const int tag = next_tag_;
+    next_tag_ = next_tag_ % kLastTag + 1;
+    const auto finish = [](const Transfers& transfers) {
+      for (const auto& transfer : transfers) transfer->wait();
     };
     if (rank_ != 0) {
-      transfers.push_back(send(tensor, 0));
-      finish();
-      transfers.push_back(receive(tensor, 0));
-      finish();
-      return {c10::make_intrusive<DoneWork>(), {}};
+      const Transfers both{send(tensor, 0, tag), receive(tensor, 0, tag)};
+      return {c10::make_intrusive<DoneWork>(), [finish, both] { finish(both); }};
     }
+    Transfers arrivals;
     std::vector<Tensor> parts;
     for (int from = 1; from < size_; ++from) {
       parts.push_back(at::empty_like(tensor));
-      transfers.push_back(receive(parts.back(), from));
+      arrivals.push_back(receive(parts.back(), from, tag));
     }
-    finish();
-    const at::NoGradGuard no_grad;
-    for (const Tensor& part : parts) {
-      if (maximum) {
-        at::maximum_out(const_cast<Tensor&>(tensor), tensor, part);
-      } else {
-        tensor.add_(part);
-      }
-    }
-    for (int to = 1; to < size_; ++to) transfers.push_back(send(tensor, to));
-    finish();
-    return {c10::make_intrusive<DoneWork>(), {}};
+    return {c10::make_intrusive<DoneWork>(), [this, finish, arrivals, parts, tensor, maximum, tag] {
+              finish(arrivals);
+              const at::NoGradGuard no_grad;
+              Tensor result = tensor;
+              for (const Tensor& part : parts) {
+                if (maximum) {
+                  at::maximum_out(result, result, part);
+                } else {
+                  result.add_(part);
+                }
+              }
+              Transfers replies;
+              for (int to = 1; to < size_; ++to) replies.push_back(send(tensor, to, tag));
+              finish(replies);
+            }};
   }
 
+  static constexpr int kLastTag = 1 << 20;  // 0 is the pipeline's
+  int next_tag_ = 1;
   int rank_;
   std::int64_t size_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;

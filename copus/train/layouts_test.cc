@@ -57,6 +57,12 @@ ModelSpec qwen3() {
   return m;
 }
 
+ModelSpec model_named(const std::string& name) {
+  if (name == "gpt2") return gpt2();
+  if (name == "qwen3") return qwen3();
+  return llama(/*tied=*/name == "tied");
+}
+
 struct Trajectory {
   std::vector<double> losses, norms;
   double held_out = 0;
@@ -73,19 +79,26 @@ void collect_weights(const Trainer& trainer, std::map<std::string, Tensor>& whol
         const std::int64_t dim = tensor.spec.cut == Cut::kColumns ? 1 : 0;
         const Tensor part = bucket.values.narrow(0, tensor.offset, tensor.size)
                                 .view(local_shape(tensor.spec, tensor.shard));
-        all.narrow(dim, tensor.shard.begin, tensor.shard.length)
-            .copy_(part.narrow(dim, 0, tensor.shard.length));
+        const Tensor place = all.narrow(dim, tensor.shard.begin, tensor.shard.length);
+        const Tensor mine = part.narrow(dim, 0, tensor.shard.length).to(at::kFloat);
+        // Every rank that holds this part must hold the same.
+        if (at::isfinite(place).all().item<bool>()) {
+          EXPECT_TRUE(at::allclose(place, mine, 1e-4, 1e-6)) << tensor.spec.name;
+        }
+        place.copy_(mine);
       }
     }
   }
 }
 
-Trajectory train(const ModelSpec& model, const std::string& plan_text) {
+Trajectory train(const ModelSpec& model, const std::string& plan_text,
+                 Compute compute = Compute::kFp32) {
   Result<PartialPlan> plan = parse_plan_text(plan_text, "--plan");
   EXPECT_TRUE(plan.has_value()) << plan.error().message;
   TrainerOptions options;
   options.model = model;
   options.plan = plan->plan;
+  options.compute = compute;
   options.seq_len = 16;
   options.global_batch = 16;
   options.lr = {.peak = 3e-3, .floor = 3e-4, .warmup_samples = 80, .decay_samples = 480};
@@ -106,7 +119,8 @@ Trajectory train(const ModelSpec& model, const std::string& plan_text) {
         result.norms.push_back(done->grad_norm);
       }
     }
-    const Result<double> held_out = (*trainer)->evaluate(*data, 16);
+    // No multiple of a pass of any layout.
+    const Result<double> held_out = (*trainer)->evaluate(*data, 21);
     ASSERT_TRUE(held_out.has_value()) << held_out.error().message;
     const std::lock_guard<std::mutex> lock(mutex);
     result.held_out = *held_out;
@@ -120,10 +134,7 @@ const Trajectory& reference(const std::string& which) {
   static std::map<std::string, Trajectory> known;
   const auto found = known.find(which);
   if (found != known.end()) return found->second;
-  const ModelSpec model = which == "gpt2"    ? gpt2()
-                          : which == "qwen3" ? qwen3()
-                          : which == "tied"  ? llama(true)
-                                             : llama();
+  const ModelSpec model = model_named(which);
   return known.emplace(which, train(model, "micro_batch=4")).first->second;
 }
 
@@ -137,10 +148,7 @@ class Layouts : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Layouts, FollowOneRanksLossesAndEndAtItsWeights) {
   const std::string which = GetParam().model;
-  const ModelSpec model = which == "gpt2"    ? gpt2()
-                          : which == "qwen3" ? qwen3()
-                          : which == "tied"  ? llama(true)
-                                             : llama();
+  const ModelSpec model = model_named(which);
   const Trajectory& one = reference(which);
   ASSERT_EQ(one.losses.size(), static_cast<std::size_t>(kSteps));
   EXPECT_LT(one.losses.back(), one.losses.front() - 0.5) << "the reference must learn";
@@ -182,10 +190,26 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"llama", "pp=4,dp=2,split=1-3-3-1"}, Layout{"tied", "dp=2,tp=2,pp=2,micro_batch=2"},
         Layout{"tied", "dp=2,pp=4,zero=1,split=3-2-2-1"},
         Layout{"tied", "pp=2,vp=4,dp=4,schedule=interleaved"},
+        Layout{"tied", "pp=2,vp=2,tp=2,dp=2,sp=1,zero=1,micro_batch=2"},
+        Layout{"gpt2", "tp=2,pp=2,dp=2,sp=1,recompute=full,micro_batch=2,zero=1"},
+        Layout{"gpt2", "pp=4,dp=2,split=0-4-4-0,micro_batch=8"},
+        Layout{"qwen3", "pp=2,tp=2,dp=2,zero=1,recompute=selective,micro_batch=2"},
         Layout{"gpt2", "dp=2,tp=2,pp=2,zero=1,micro_batch=4"},
         Layout{"gpt2", "tp=4,pp=2,sp=1,micro_batch=4"}, Layout{"gpt2", "dp=8"},
         Layout{"gpt2", "tp=8,micro_batch=16"}, Layout{"gpt2", "pp=8"},
         Layout{"qwen3", "tp=4,dp=2,micro_batch=8"}, Layout{"qwen3", "tp=8,sp=1,micro_batch=8"}));
+
+// BF16 rounds to 0.4%: it must follow FP32, and the layouts each other, to about that.
+TEST(Bf16, FollowsFp32AtEveryKindOfLayout) {
+  const Trajectory& one = reference("llama");
+  for (const char* plan : {"micro_batch=4", "dp=2,tp=2,pp=2,zero=1,sp=1,micro_batch=2"}) {
+    const Trajectory rounded = train(llama(), plan, Compute::kBf16);
+    ASSERT_EQ(rounded.losses.size(), one.losses.size()) << plan;
+    for (std::size_t i = 0; i < one.losses.size(); ++i) {
+      EXPECT_NEAR(rounded.losses[i], one.losses[i], 0.01 * one.losses[i]) << plan << " step " << i;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace copus

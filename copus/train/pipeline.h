@@ -2,6 +2,7 @@
 // with messages to the neighbouring stages. The same schedule that the cost model times.
 #pragma once
 
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,11 @@
 #include "copus/train/model.h"
 
 namespace copus {
+
+// Messages of one rank that may be on their way at once.
+constexpr std::size_t max_pending_sends(std::int64_t pp, std::int64_t vp) {
+  return static_cast<std::size_t>(2 * pp * vp);
+}
 
 struct MicroBatch {
   Tensor tokens;   // [micro_batch, seq_len]; undefined on stages that need none
@@ -33,8 +39,8 @@ class Pipeline {
   // empty tensor elsewhere.
   Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches,
                double loss_weight);
-  // Forward passes alone: the micro-batches' losses on the last stage.
-  Tensor evaluate(const std::vector<MicroBatch>& batches);
+  // Forward passes alone, of `rows` sequences each: the micro-batches' losses on the last stage.
+  Tensor evaluate(const std::vector<MicroBatch>& batches, std::int64_t rows);
 
  private:
   struct Passing {  // one chunk and micro-batch between its forward and its backward pass
@@ -66,7 +72,7 @@ class Pipeline {
   std::vector<Passing> passing_;             // by local chunk and micro-batch
   std::vector<std::int32_t> backward_left_;  // by local chunk
   std::vector<Tensor> losses_;
-  std::vector<Pending> sends_;
+  std::deque<Pending> sends_;
 };
 
 }  // namespace copus

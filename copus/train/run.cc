@@ -211,6 +211,7 @@ class Run {
                                      {"tp_wait_s", result.tp_wait_s},
                                      {"pp_wait_s", result.pp_wait_s},
                                      {"dp_wait_s", result.dp_wait_s},
+                                     {"sync_wait_s", result.sync_wait_s},
                                      {"optimizer_s", result.optimizer_s}});
   }
 
@@ -249,6 +250,20 @@ class Run {
   bool late_ = false;
 };
 
+// FNV-1a over a few samples: other data shows in it.
+std::uint64_t fingerprint(const Dataset& data) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
+  const std::int64_t n = data.epoch_samples();
+  for (const std::int64_t index : {std::int64_t{0}, n / 3, n / 2, n - 1}) {
+    if (!data.sample(index, tokens)) continue;
+    for (const std::int64_t token : tokens) {
+      hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ULL;
+    }
+  }
+  return hash;
+}
+
 // What must be the same on every rank, a line each. Paths may differ between machines, what they
 // lead to may not.
 std::string common_options(const RunOptions& options, const Dataset& data) {
@@ -258,8 +273,20 @@ std::string common_options(const RunOptions& options, const Dataset& data) {
     if (line.empty() || key == "model" || key == "data" || key == "run-dir") continue;
     text += fmt::format("{}\n", line);
   }
-  return text + fmt::format("parameters = {}\ntokens of data = {}\n",
-                            options.trainer.model.total_params(), data.tokens());
+  const ModelSpec& m = options.trainer.model;
+  text += fmt::format("shape = {} layers of {}, MLP {}, {}/{} heads of {}, vocabulary {}\n",
+                      m.layers, m.hidden, m.ffn, m.heads, m.kv_heads, m.head_dim, m.vocab);
+  text += fmt::format(
+      "kind = gated {}, tied {}, norm {} {}, positions {} {} {} {} {} {} {}, activation {}, biases "
+      "{} {} "
+      "{}, qk_norm {}, std {}\n",
+      m.gated_mlp, m.tied_embeddings, static_cast<int>(m.norm), m.norm_eps,
+      static_cast<int>(m.positions), m.rope_theta, static_cast<int>(m.rope_scaling.kind),
+      m.rope_scaling.factor, m.rope_scaling.low_freq_factor, m.rope_scaling.high_freq_factor,
+      m.rope_scaling.original_max_positions, static_cast<int>(m.activation), m.qkv_bias,
+      m.attention_out_bias, m.mlp_bias, m.qk_norm, m.init_std);
+  return text +
+         fmt::format("tokens of data = {}\nsamples = {:016x}\n", data.tokens(), fingerprint(data));
 }
 
 // Where a launcher starts the ranks each has its own command line: with another seed on one of them
@@ -300,13 +327,10 @@ Result<Dataset> open_data(const RunOptions& options) {
   // A file of another tokenizer shows in its first sample.
   std::vector<std::int64_t> first(static_cast<std::size_t>(t.seq_len + 1));
   COPUS_TRY_VOID(data.sample(0, first));
-  const std::int64_t per_pass = t.plan.dp * t.plan.micro_batch;
-  if (options.eval_every > 0 && data.eval_samples() < per_pass) {
+  if (options.eval_every > 0 && data.eval_samples() < 1) {
     return make_error(
-        "--held-out: got {}, which is {} of {} sequences; want at least {} (dp x micro_batch) for "
-        "--eval-every",
-        options.held_out, data.eval_samples(), data.epoch_samples() + data.eval_samples(),
-        per_pass);
+        "--held-out: got {}, which is none of {} sequences; want more for --eval-every",
+        options.held_out, data.epoch_samples());
   }
   return data;
 }

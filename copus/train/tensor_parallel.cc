@@ -89,19 +89,16 @@ struct VocabParallelCrossEntropy : Function<VocabParallelCrossEntropy> {
                         const Comm* group, std::int64_t begin) {
     const std::int64_t width = logits.size(1);
     Tensor probabilities = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    Tensor largest = width > 0 ? probabilities.amax(1)
-                               : at::full({logits.size(0)}, -1e30, probabilities.options());
+    Tensor largest = probabilities.amax(1);
     group->all_reduce_max(largest);
     probabilities.sub_(largest.unsqueeze(1));
     const Tensor here = targets.ge(begin).logical_and_(targets.lt(begin + width));
-    const Tensor column = targets.sub(begin).clamp_(0, std::max<std::int64_t>(0, width - 1));
+    const Tensor column = targets.sub(begin).clamp_(0, width - 1);
     // Row sums of exponentials and the targets' logits, in one message.
     Tensor sums = at::zeros({2, logits.size(0)}, probabilities.options());
-    if (width > 0) {
-      sums[1].copy_(probabilities.gather(1, column.unsqueeze(1)).squeeze(1).mul_(here));
-      probabilities.exp_();
-      sums[0].copy_(probabilities.sum(1));
-    }
+    sums[1].copy_(probabilities.gather(1, column.unsqueeze(1)).squeeze(1).mul_(here));
+    probabilities.exp_();
+    sums[0].copy_(probabilities.sum(1));
     group->all_reduce(sums);
     probabilities.div_(sums[0].unsqueeze(1));
     context->save_for_backward({probabilities, here, column});
@@ -112,9 +109,7 @@ struct VocabParallelCrossEntropy : Function<VocabParallelCrossEntropy> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
     Tensor gradient = saved[0];
-    if (gradient.size(1) > 0) {
-      gradient.scatter_add_(1, saved[2].unsqueeze(1), saved[1].to(at::kFloat).neg_().unsqueeze(1));
-    }
+    gradient.scatter_add_(1, saved[2].unsqueeze(1), saved[1].to(at::kFloat).neg_().unsqueeze(1));
     gradient.mul_(grads[0] / static_cast<double>(gradient.size(0)));
     const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
     return {gradient.to(dtype), Tensor(), Tensor(), Tensor()};

@@ -1,5 +1,6 @@
 #include "copus/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -36,7 +37,10 @@ Result<void> check_trainable(const TrainerOptions& o) {
     return untrainable("schedule", std::string(to_string(p.schedule)),
                        "1f1b, interleaved or gpipe");
   }
-  if (m.vocab < p.tp) return untrainable("tp", std::to_string(p.tp), "at most the vocabulary");
+  if ((p.tp - 1) * ((m.vocab + p.tp - 1) / p.tp) >= m.vocab) {
+    return untrainable("tp", std::to_string(p.tp),
+                       "so few that each rank has part of the vocabulary");
+  }
   return {};
 }
 
@@ -81,10 +85,11 @@ Result<std::unique_ptr<Trainer>> Trainer::create(GroupCache& groups,
 // Replica r takes the r-th run of consecutive samples of the step. Only the ends of the pipeline
 // need tokens.
 Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, std::int64_t first,
-                                              std::int64_t micro_batches) const {
+                                              std::int64_t micro_batches, std::int64_t rows,
+                                              std::int64_t end) const {
   std::vector<MicroBatch> batches(static_cast<std::size_t>(micro_batches));
   if (!mesh_.first_stage() && !mesh_.last_stage()) return batches;
-  const std::int64_t rows = options_.plan.micro_batch, length = options_.seq_len;
+  const std::int64_t length = options_.seq_len;
   std::int64_t sample = first + mesh_.at.dp * micro_batches * rows;
   const bool pinned = options_.device.is_cuda();
   for (MicroBatch& batch : batches) {
@@ -94,7 +99,7 @@ Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, st
       const std::span<std::int64_t> out(text.data_ptr<std::int64_t>() + row * (length + 1),
                                         static_cast<std::size_t>(length + 1));
       COPUS_TRY_VOID(part == Part::kTraining ? data.sample(sample, out)
-                                             : data.eval_sample(sample, out));
+                                             : data.eval_sample(sample < end ? sample : 0, out));
     }
     const Tensor there = text.to(options_.device, /*non_blocking=*/true);
     batch.tokens = there.narrow(1, 0, length).contiguous();
@@ -105,9 +110,12 @@ Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, st
 
 Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, bool stop) {
   const auto begin = Clock::now();
+  StepResult result;
+  take_waits(result);  // those of an evaluation in between are no part of this step
+  result = {};
   const std::int64_t micro_batches = options_.plan.micro_batches(options_.global_batch);
   COPUS_TRY(const std::vector<MicroBatch> batches,
-            load(data, Part::kTraining, consumed, micro_batches));
+            load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch));
   for (auto& parameters : parameters_) parameters->zero_gradients();
   const double weight = 1.0 / static_cast<double>(micro_batches * options_.plan.dp);
   const Tensor losses = pipeline_->train(schedule_, batches, weight);
@@ -124,7 +132,6 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   if (stop) sums[2].fill_(1);
   mesh_.world->all_reduce(sums);
   const Tensor on_host = sums.cpu();
-  StepResult result;
   result.loss = on_host[0].item<double>();
   result.grad_norm = std::sqrt(on_host[1].item<double>());
   result.asked_to_stop = on_host[2].item<double>();
@@ -149,32 +156,48 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   result.optimizer_s = since(optimizer_begin);
   for (auto& parameters : parameters_) parameters->publish_values();
 
-  result.tp_wait_s = mesh_.tp->take_waited_s() + mesh_.kv->take_waited_s();
-  result.dp_wait_s = mesh_.dp->take_waited_s();
-  for (const Comm* group : {mesh_.next_forward, mesh_.previous_forward, mesh_.next_backward,
-                            mesh_.previous_backward, mesh_.tied}) {
-    if (group != nullptr) result.pp_wait_s += group->take_waited_s();
-  }
+  take_waits(result);
   result.total_s = since(begin);
   return result;
 }
 
-Result<double> Trainer::evaluate(const Dataset& data, std::int64_t samples) {
-  const std::int64_t per_pass = options_.plan.dp * options_.plan.micro_batch;
-  const std::int64_t micro_batches =
-      std::max<std::int64_t>(1, std::min(samples, data.eval_samples()) / per_pass);
-  if (micro_batches * per_pass > data.eval_samples()) {
-    return make_error("held-out data: got {} sequences; want at least {} (dp x micro_batch)",
-                      data.eval_samples(), per_pass);
+void Trainer::take_waits(StepResult& result) const {
+  result.sync_wait_s = mesh_.world->take_waited_s();
+  result.tp_wait_s = mesh_.tp->take_waited_s() + mesh_.kv->take_waited_s();
+  result.dp_wait_s = mesh_.dp->take_waited_s();
+  result.pp_wait_s = 0;
+  for (const Comm* group : {mesh_.next_forward, mesh_.previous_forward, mesh_.next_backward,
+                            mesh_.previous_backward, mesh_.tied}) {
+    if (group != nullptr) result.pp_wait_s += group->take_waited_s();
   }
-  COPUS_TRY(const std::vector<MicroBatch> batches, load(data, Part::kHeldOut, 0, micro_batches));
-  const Tensor losses = pipeline_->evaluate(batches);
+}
+
+// Passes of whole micro-batches as long as all replicas have one, then of one sequence each; a
+// replica that has none left repeats the first sequence with no weight.
+Result<double> Trainer::evaluate(const Dataset& data, std::int64_t samples) {
+  const std::int64_t end = std::min(samples, data.eval_samples());
+  if (end < 1) return make_error("held-out data: got no sequence; want --held-out above 0");
+  constexpr std::int64_t kPassesAtOnce = 16;  // so many are in memory
+  const std::int64_t dp = options_.plan.dp;
   const Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
-  if (mesh_.last_stage() && mesh_.at.tp == 0) {
-    sum.copy_(losses.sum() / static_cast<double>(micro_batches * options_.plan.dp));
+  for (std::int64_t first = 0; first < end;) {
+    std::int64_t rows = options_.plan.micro_batch;
+    if (first + dp * rows > end) rows = 1;
+    const std::int64_t passes = std::min(
+        kPassesAtOnce, rows == 1 ? (end - first + dp - 1) / dp : (end - first) / (dp * rows));
+    COPUS_TRY(const std::vector<MicroBatch> batches,
+              load(data, Part::kHeldOut, first, passes, rows, end));
+    const Tensor losses = pipeline_->evaluate(batches, rows);
+    if (mesh_.last_stage() && mesh_.at.tp == 0) {
+      // Of this replica's samples, those before the end count.
+      const std::int64_t mine = first + mesh_.at.dp * passes * rows;
+      const std::int64_t real = std::clamp<std::int64_t>((end - mine) / rows, 0, passes);
+      sum.add_(losses.narrow(0, 0, real).sum() * static_cast<double>(rows));
+    }
+    first += dp * passes * rows;
   }
   mesh_.world->all_reduce(sum);
-  return sum.item<double>();
+  return sum.item<double>() / static_cast<double>(end);
 }
 
 // Looks for the first cause on every rank: a weight, a sample's loss, a gradient, in that order.

@@ -40,6 +40,7 @@ struct StepResult {
   // Where this rank's time went, in seconds. Waiting for a pipeline message is the bubble and the
   // transfer together.
   double total_s = 0, tp_wait_s = 0, pp_wait_s = 0, dp_wait_s = 0, optimizer_s = 0;
+  double sync_wait_s = 0;  // at the step's one message between all ranks: for the slowest
   // Not empty: the loss or a gradient was NaN or infinite; says where. No weight was changed.
   std::string not_finite;
 };
@@ -51,8 +52,8 @@ class Trainer {
 
   // Trains on samples [consumed, consumed + global_batch). Any rank may ask the run to stop.
   Result<StepResult> step(const Dataset& data, std::int64_t consumed, bool stop = false);
-  // Mean loss over the first `samples` held-out sequences, rounded down to whole micro-batches of
-  // all replicas (at least one each).
+  // Mean loss over the first `samples` held-out sequences (all, where there are fewer): the same
+  // ones at every layout.
   Result<double> evaluate(const Dataset& data, std::int64_t samples);
 
   const Mesh& mesh() const { return mesh_; }
@@ -62,8 +63,13 @@ class Trainer {
  private:
   explicit Trainer(const TrainerOptions& options) : options_(options) {}
   enum class Part { kTraining, kHeldOut };
+  // `micro_batches` of `rows` sequences for this replica, of a run of samples that starts at
+  // `first` and is dp times as long. Held-out samples from `end` on are stood in for by the first.
   Result<std::vector<MicroBatch>> load(const Dataset& data, Part part, std::int64_t first,
-                                       std::int64_t micro_batches) const;
+                                       std::int64_t micro_batches, std::int64_t rows,
+                                       std::int64_t end = 0) const;
+  // Moves the groups' waiting times into `result`.
+  void take_waits(StepResult& result) const;
   std::string find_not_finite(const Tensor& losses, std::int64_t first_sample) const;
 
   TrainerOptions options_;
