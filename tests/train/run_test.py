@@ -429,6 +429,10 @@ class BadInput(RunTest):
         self.train(*TINY, "--steps", 3, "--data", "little.txt", "--eval-every", 1000, "--ranks", 2, "--run-dir", "run")
         self.assertEqual(len(of_kind(self.folder / "run", "eval")), 1)
 
+
+class Broken(RunTest):
+    """What goes wrong once a run has started: exit code 1, and an `end` event wherever one can be written."""
+
     def tokens(self, name, values):
         """Token files of uint16 as Megatron-LM lays them out: one document."""
         (self.folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(values)}H", *values))
