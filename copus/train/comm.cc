@@ -113,6 +113,21 @@ void Pending::wait() {
   kept_.clear();
 }
 
+// A GPU's stream runs in order: work that was started before this on any group, and hangs, shows
+// here.
+void Pending::wait_on_host() {
+  if (comm_ == nullptr) return;
+  const Comm& comm = *comm_;
+  const auto work = started_.work;
+  const auto deadline = Clock::now() + comm.rendezvous_.timeout;
+  wait();
+  if (!comm.rendezvous_.cuda) return;
+  while (!work->isCompleted()) {
+    if (Clock::now() > deadline) comm.fail(operation_, number_, "its time is over");
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
 Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::string name,
                                            std::vector<int> members) {
   std::unique_ptr<Comm> comm(new Comm);

@@ -82,6 +82,9 @@ class Pending {
  public:
   Pending() = default;
   void wait();
+  // As wait(); and where that only orders a GPU's stream, until the work is done or its time is
+  // over.
+  void wait_on_host();
   bool active() const { return comm_ != nullptr; }
 
  private:

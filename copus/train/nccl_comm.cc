@@ -11,7 +11,8 @@ class NcclBackend final : public CommBackend {
  public:
   explicit NcclBackend(const GroupAddress& address) {
     auto options = c10d::ProcessGroupNCCL::Options::create();
-    options->timeout = address.timeout;
+    // c10d's own watchdog only ends the process: it comes second, after Pending::wait_on_host().
+    options->timeout = 2 * address.timeout;
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(address.store, address.rank, address.size,
                                                          options);
   }

@@ -130,7 +130,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
     for (const auto& parameters : parameters_) sums[1].add_(parameters->squared_norm());
   }
   if (stop) sums[2].fill_(1);
-  mesh_.world->all_reduce(sums);
+  mesh_.world->start_all_reduce(sums).wait_on_host();
   const Tensor on_host = sums.cpu();
   result.loss = on_host[0].item<double>();
   result.grad_norm = std::sqrt(on_host[1].item<double>());
