@@ -1,8 +1,9 @@
-// What a training step on this machine is made of, at several layouts, and what the cost model says of
-// it from a few measurements of the machine: matrix products, memory, messages. Ranks are threads over
-// Gloo, one thread of computation each.
+// What a training step on this machine is made of, at several layouts, and what the cost model says
+// of it from a few measurements of the machine: matrix products, memory, messages. Ranks are
+// threads over Gloo, one thread of computation each.
 //
-// Everything is measured in this run; a figure here is comparable with the others in its table alone.
+// Everything is measured in this run; a figure here is comparable with the others in its table
+// alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,11 +63,12 @@ ClusterSpec measure_machine(int ranks) {
   core.efficiency.matmul_half_m = core.efficiency.matmul_half_n = core.efficiency.matmul_half_k = 8;
   const Tensor tiny = at::ones({8});
   Tensor tiny_sum = at::empty({8});
-  core.efficiency.launch = Seconds(best_s(5, [&] {
-                                     for (int i = 0; i < 1000; ++i) {
-                                       at::add_out(tiny_sum, tiny, tiny);
-                                     }
-                                   }) /
+  core.efficiency.launch = Seconds(best_s(5,
+                                          [&] {
+                                            for (int i = 0; i < 1000; ++i) {
+                                              at::add_out(tiny_sum, tiny, tiny);
+                                            }
+                                          }) /
                                    1000);
 
   double small_s = 0, large_s = 0;
@@ -93,7 +95,8 @@ ClusterSpec measure_machine(int ranks) {
   core.link_latency = Seconds(0);
   core.link_base_latency = Seconds(small_s);
   fmt::print(
-      "one thread: {:.0f} GFLOP/s in FP32 products, {:.1f} GB/s of memory, {:.1f} us an operator; two "
+      "one thread: {:.0f} GFLOP/s in FP32 products, {:.1f} GB/s of memory, {:.1f} us an operator; "
+      "two "
       "ranks: {:.0f} us a message, {:.2f} GB/s\n\n",
       core.peak_fp32.v / 1e9, core.memory_bandwidth.v / 1e9, core.efficiency.launch.v * 1e6,
       small_s * 1e6, core.link_bandwidth.v / 1e9);
@@ -165,8 +168,8 @@ int run() {
     const StepModel predictor(*model, cluster, kSeqLen, kBatch, cost);
     const double predicted = predictor.predict(options.plan).time.v;
     const auto share = [&](double s) { return fmt::format("{:.1f}%", 100 * s / m.step_s); };
-    rows.push_back({short_name(options.plan), human_seconds(m.step_s), share(m.tp_s),
-                    share(m.pp_s), share(m.dp_s), share(m.optimizer_s), human_seconds(predicted),
+    rows.push_back({short_name(options.plan), human_seconds(m.step_s), share(m.tp_s), share(m.pp_s),
+                    share(m.dp_s), share(m.optimizer_s), human_seconds(predicted),
                     fmt::format("{:.2f}", predicted / m.step_s)});
   }
   fmt::print("{}\n", format_table({"layout", "step", "in tp", "in pp (bubble)", "in dp",
