@@ -620,8 +620,8 @@ class Events(RunTest):
 class RealText(RunTest):
     """Two million parameters learn English, and the layout does not matter."""
 
-    # Three times the rate, or a shorter warm-up, makes the loss jump early on, and each jump multiplies rounding.
-    ARGS = ("--model", TEXT_MODEL, "--seq-len", 128, "--global-batch", 8, "--steps", 300, "--lr", "1e-3",
+    # Twice the rate makes the loss jump early on, and each jump multiplies rounding: the layouts then differ by 3e-3.
+    ARGS = ("--model", TEXT_MODEL, "--seq-len", 128, "--global-batch", 8, "--steps", 300, "--lr", "5e-4",
             "--warmup-samples", 240, "--eval-every", 300)  # fmt: skip
 
     def test_learns_more_than_letters(self):
