@@ -157,8 +157,7 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
     if (!code) return report(code.error());
     return *code;
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    return run_failed(text.substr(0, text.find('\n')));
+    return run_failed(first_line(error));
   }
 }
 

@@ -19,12 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first line: c10d adds a stack trace.
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 // Each survivor of a broken operation says in the store where it stands; whoever has not said it
@@ -60,6 +54,11 @@ bool port_is_free(int port) {
 }
 
 }  // namespace
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
 
 Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseconds timeout) {
   if (port != 0 && !port_is_free(port)) {

@@ -24,6 +24,9 @@ class CommError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What an exception says, without the stack trace that libtorch adds.
+std::string first_line(const std::exception& error);
+
 // Work that a backend has started. `finish` runs after it, where the result needs one more step.
 struct StartedWork {
   c10::intrusive_ptr<c10d::Work> work;
@@ -85,7 +88,6 @@ class Pending {
   // As wait(); and where that only orders a GPU's stream, until the work is done or its time is
   // over.
   void wait_on_host();
-  bool active() const { return comm_ != nullptr; }
 
  private:
   friend class Comm;

@@ -78,8 +78,4 @@ std::optional<FlopsPerSec> node_peak(at::Device device, Precision precision, int
   return std::nullopt;
 }
 
-void finish_device_work(at::Device device) {
-  if (device.is_cuda()) at::zeros({1}, at::TensorOptions().device(device)).item<float>();
-}
-
 }  // namespace copus

@@ -21,9 +21,6 @@ Result<at::Device> choose_device(const std::string& kind, int local_rank, int lo
 // on as many threads as the ranks have cores for. Nothing for a GPU that the catalog does not know.
 std::optional<FlopsPerSec> node_peak(at::Device device, Precision precision, int local_world_size);
 
-// Blocks until the device has done what it was given. For timing only.
-void finish_device_work(at::Device device);
-
 // The GPU's name; a stub where libtorch has no CUDA.
 int gpu_count();
 std::string gpu_name(int index);

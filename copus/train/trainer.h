@@ -57,7 +57,6 @@ class Trainer {
   Result<double> evaluate(const Dataset& data, std::int64_t samples);
 
   const Mesh& mesh() const { return mesh_; }
-  std::int64_t updates() const { return updates_; }
   const std::vector<std::unique_ptr<ChunkParameters>>& parameters() const { return parameters_; }
 
  private:
