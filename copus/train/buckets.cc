@@ -142,6 +142,16 @@ ChunkParameters::ChunkParameters(const ModelSpec& model, const ChunkSpec& chunk,
     accumulators_.push_back(accumulator);
     leaves_.push_back(leaf);
   }
+  // The norms of all layers are one bucket, which only the first layer's completes: it must not
+  // hold up the others. A shared embedding is last of all.
+  std::vector<std::size_t> first_leaf(buckets_.size(), specs.size());
+  for (std::size_t i = specs.size(); i-- > 0;) first_leaf[leaf_bucket_[i]] = i;
+  start_order_.resize(buckets_.size());
+  std::iota(start_order_.begin(), start_order_.end(), std::size_t{0});
+  std::stable_sort(start_order_.begin(), start_order_.end(), [&](std::size_t a, std::size_t b) {
+    if (buckets_[a].tied != buckets_[b].tied) return buckets_[b].tied;
+    return first_leaf[a] > first_leaf[b];
+  });
   waiting_ = bucket_leaves_;
   reductions_.resize(buckets_.size());
 }
@@ -173,9 +183,11 @@ void ChunkParameters::gradient_ready(std::size_t leaf) {
 
 // In the order of the buckets, whatever order they become ready in: all ranks must start alike.
 void ChunkParameters::start_ready_buckets() {
-  while (next_bucket_ < buckets_.size() && waiting_[next_bucket_] == 0 &&
-         !buckets_[next_bucket_].tied) {
-    start_reduction(next_bucket_++);
+  while (next_bucket_ < buckets_.size()) {
+    const std::size_t next = start_order_[next_bucket_];
+    if (waiting_[next] != 0 || buckets_[next].tied) return;
+    start_reduction(next);
+    ++next_bucket_;
   }
 }
 
@@ -190,7 +202,7 @@ void ChunkParameters::finish_reduction() {
   for (Bucket& bucket : buckets_) {
     if (bucket.tied) mesh_.tied->all_reduce(bucket.gradients);
   }
-  while (next_bucket_ < buckets_.size()) start_reduction(next_bucket_++);
+  while (next_bucket_ < buckets_.size()) start_reduction(start_order_[next_bucket_++]);
   for (Pending& reduction : reductions_) reduction.wait();
   for (Bucket& bucket : buckets_) sum_replicated(bucket);
 }

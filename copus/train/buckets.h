@@ -92,6 +92,7 @@ class ChunkParameters {
   std::vector<std::size_t> leaf_bucket_;
   std::vector<std::size_t> bucket_leaves_;  // how many leaves each bucket has
   std::vector<std::size_t> waiting_;        // leaves of each bucket without their gradient yet
+  std::vector<std::size_t> start_order_;    // buckets as the backward pass completes them
   std::size_t next_bucket_ = 0;             // the first that has not been started
   std::vector<Pending> reductions_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;

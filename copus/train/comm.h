@@ -123,6 +123,7 @@ class Comm {
   void broadcast(Tensor tensor, int root) const;
   void barrier() const;
 
+  std::int64_t started() const { return operations_; }  // operations so far
   // Seconds that this thread has spent waiting for this group, since the last call.
   double take_waited_s() const;
 

@@ -199,6 +199,34 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"gpt2", "tp=8,micro_batch=16"}, Layout{"gpt2", "pp=8"},
         Layout{"qwen3", "tp=4,dp=2,micro_batch=8"}, Layout{"qwen3", "tp=8,sp=1,micro_batch=8"}));
 
+// The embedding's gradient is the last of the backward pass: other buckets are on their way by
+// then.
+TEST(DataParallel, ReductionStartsBeforeTheBackwardPassEnds) {
+  for (const char* text : {"dp=2,micro_batch=4", "dp=2,micro_batch=4,zero=1"}) {
+    run_ranks(2, [&](int, GroupCache& groups) {
+      TrainerOptions options;
+      options.model = llama();
+      options.plan = parse_plan_text(text, "--plan")->plan;
+      options.seq_len = 16;
+      options.global_batch = 16;
+      options.bucket_elements = 4000;
+      const Result<Dataset> data = Dataset::open({"builtin"}, {.seq_len = 16, .vocab = 251});
+      const Result<std::unique_ptr<Trainer>> trainer = Trainer::create(groups, options);
+      ASSERT_TRUE(data.has_value() && trainer.has_value());
+      const Comm& dp = *(*trainer)->mesh().dp;
+      std::vector<std::int64_t> started;  // before that gradient, in each backward pass
+      (*trainer)->parameters()[0]->values()[1].register_hook([&](const Tensor& gradient) {
+        started.push_back(dp.started());
+        return gradient;
+      });
+      ASSERT_TRUE((*trainer)->step(*data, 0).has_value());
+      ASSERT_EQ(started.size(), 2U);  // micro-batches
+      EXPECT_EQ(started[0], 0) << "nothing is reduced before the last micro-batch";
+      EXPECT_GT(started[1], 3) << "of " << (*trainer)->parameters()[0]->buckets().size();
+    });
+  }
+}
+
 // BF16 rounds to 0.4%: it must follow FP32, and the layouts each other, to about that.
 TEST(Bf16, FollowsFp32AtEveryKindOfLayout) {
   const Trajectory& one = reference("llama");
