@@ -1,0 +1,42 @@
+// The configurations that a run may be moved to, with what the cost model predicts of each.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "copus/cost/step.h"
+#include "copus/goodput/configuration.h"
+
+namespace copus {
+
+struct Candidate {
+  Configuration at;
+  StepBreakdown predicted;  // one step
+};
+
+struct CandidateRequest {
+  std::int64_t seq_len = 0;
+  std::vector<std::int64_t> batches;  // ascending, no doubles
+  std::vector<PartialPlan> spaces;    // each: what is pinned; all are searched (as zero=0 and zero=1)
+  // Of a batch, so many layouts (tp, pp, dp) at most: the fastest by prediction.
+  std::int64_t layouts_per_batch = 64;
+  // Which plans the engine can run; empty: all.
+  std::function<bool(const ParallelPlan&, std::int64_t global_batch)> runnable;
+};
+
+// Every memory-feasible (layout, batch), with the fastest variant (micro-batch, vp, sp, …) of each
+// layout. Sorted by batch, then by predicted time; no configuration twice.
+std::vector<Candidate> enumerate_candidates(const ModelSpec& model, const ClusterSpec& cluster,
+                                            const CostOptions& cost,
+                                            const CandidateRequest& request);
+
+// One configuration that is not among them (where a run starts, or one that a user asks for).
+// REQUIRES: the plan is valid.
+Candidate predict_candidate(const ModelSpec& model, const ClusterSpec& cluster,
+                            const CostOptions& cost, std::int64_t seq_len, const Configuration& at);
+
+// lowest, 2 x lowest, … up to highest (both ends included); each a multiple of `multiple`.
+std::vector<std::int64_t> batch_ladder(std::int64_t lowest, std::int64_t highest,
+                                       std::int64_t multiple);
+
+}  // namespace copus

@@ -1,0 +1,27 @@
+// Statistical efficiency of a batch, Goodput, and the learning rate that goes with a batch.
+#pragma once
+
+#include <string_view>
+
+#include "copus/base/result.h"
+
+namespace copus {
+
+// Progress per sample at batch B, of that at a vanishing one: 1/(1 + B/Bcrit) (McCandlish et al.
+// 2018, section 2.3). 1 where the critical batch is infinite.
+double statistical_efficiency(double batch, double critical_batch);
+
+enum class GoodputKind {
+  kPlain,    // samples/s x efficiency
+  kLrAware,  // that x sqrt(batch): a larger batch also takes larger steps (COPUS)
+};
+std::string_view to_string(GoodputKind kind);
+Result<GoodputKind> parse_goodput_kind(std::string_view text);
+
+double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch);
+
+// What the learning rate is multiplied by at `batch`, where the schedule is written for
+// `base_batch`: the square-root rule of Adam (Malladi et al. 2022).
+double learning_rate_factor(double batch, double base_batch);
+
+}  // namespace copus

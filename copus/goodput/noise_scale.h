@@ -1,0 +1,78 @@
+// The gradient noise scale, from squared gradient norms at several batch sizes (McCandlish et al.
+// 2018, arXiv 1812.06162, appendix A.1).
+//
+// For a gradient averaged over B samples, E|G_B|^2 = |G|^2 + tr(S)/B, whatever B is. Each step gives
+// a few such norms; a weighted least-squares line through them gives that step's two terms, both
+// unbiased. They are smoothed by samples seen, and divided last: a mean of ratios is biased.
+//
+// Plain arithmetic: no clock, no tensors. docs/adapting.md derives it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "copus/base/json.h"
+#include "copus/base/result.h"
+
+namespace copus {
+
+// The mean of `count` squared norms of gradients, each averaged over `batch` samples.
+struct SquaredNorm {
+  double batch = 0;
+  double value = 0;
+  double count = 1;
+};
+
+struct NoiseTerms {
+  double g2 = 0;  // |G|^2; of one step it may well be negative
+  double s = 0;   // tr(S)
+};
+
+// One step's terms. `expected` sets the weights (a norm's spread is in proportion to what is
+// expected of it): it must not come from these same norms, or the fit would be biased. Without it,
+// noise is taken to dominate. Two batch sizes give the pair formula exactly. Nothing where there are
+// fewer than two different batch sizes, or a norm is not finite.
+std::optional<NoiseTerms> fit_noise(std::span<const SquaredNorm> norms,
+                                    const std::optional<NoiseTerms>& expected = std::nullopt);
+
+struct NoiseEstimate {
+  NoiseTerms terms;    // smoothed
+  double gns = 0;      // tr(S)/|G|^2, in samples; infinite where |G|^2 is not above 0
+  double low = 0;      // 95% confidence interval of it (Fieller's, which may reach infinity)
+  double high = 0;
+  double weight = 0;   // independent steps that it rests on
+
+  // How far apart the ends are: high/low; infinite where one of them says nothing.
+  double spread() const;
+};
+
+struct NoiseScaleOptions {
+  // A step's weight falls to 1/e after so many samples, but not in fewer than `window_steps` steps.
+  double window_samples = 0;
+  double window_steps = 40;
+};
+
+class NoiseScale {
+ public:
+  explicit NoiseScale(NoiseScaleOptions options = {}) : options_(options) {}
+
+  // One step of `samples` samples. Returns that step's terms, where its norms allow an estimate.
+  std::optional<NoiseTerms> observe(std::int64_t samples, std::span<const SquaredNorm> norms);
+  // Nothing before two steps have been observed.
+  std::optional<NoiseEstimate> estimate() const;
+
+  // The whole state: an estimator that was saved and loaded goes on as if it had not been.
+  Json to_json() const;
+  static Result<NoiseScale> from_json(const Json& json, const std::string& where,
+                                      NoiseScaleOptions options = {});
+
+ private:
+  NoiseScaleOptions options_;
+  // Sums over steps, each weighted by its decay: weights, squared weights, terms, their products.
+  double weight_ = 0, weight2_ = 0;
+  double g2_ = 0, s_ = 0;
+  double g2_g2_ = 0, g2_s_ = 0, s_s_ = 0;
+};
+
+}  // namespace copus

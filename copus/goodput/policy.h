@@ -1,0 +1,67 @@
+// The policy: whether to move a run, and where to. A pure function: no clock, no I/O, no state; the
+// same situation gives the same decision.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "copus/goodput/configuration.h"
+#include "copus/goodput/efficiency.h"
+#include "copus/goodput/noise_scale.h"
+
+namespace copus {
+
+enum class Adapt { kOff, kBatch, kFull };
+std::string_view to_string(Adapt adapt);
+Result<Adapt> parse_adapt(std::string_view text);
+
+struct PolicyOptions {
+  Adapt adapt = Adapt::kFull;
+  GoodputKind kind = GoodputKind::kPlain;
+  double margin = 0.10;        // Goodput a change of layout has to gain
+  double batch_margin = 0.05;  // and a change that moves no state (batch, micro-batch)
+  double calibration = 2.0;    // critical batch / noise scale
+  // The noise scale's interval must be at most this wide (high/low) before anything is decided.
+  double widest_spread = 4.0;
+  double growth = 2.0;  // the batch changes by at most this factor at once, both ways
+  // Steps in one configuration before it is left; twice as many to undo the move that led there.
+  std::int64_t dwell_steps = 20;
+  // How sure a gain must be: standard deviations of the step times' uncertainty that are taken off
+  // it. It then has to be above 0.
+  double caution = 1.0;
+  // Seconds until the end of the run that are counted on where nothing says when it ends.
+  double horizon_s = 3600;
+};
+
+// One place to be.
+struct Choice {
+  Configuration at;
+  double step_s = 0;
+  double relative_sd = 0;  // of step_s
+  double pause_s = 0;      // to get there from the current one
+};
+
+struct Situation {
+  Choice now;
+  std::vector<Choice> choices;  // others; `now` among them does no harm
+  std::optional<NoiseEstimate> noise;
+  std::int64_t steps_here = 0;                  // since the last move, or the start
+  std::optional<Configuration> came_from;       // before the last move
+  std::optional<double> remaining_s;            // of the run, at the current speed
+};
+
+struct Decision {
+  bool move = false;
+  Configuration to;     // the best choice; where it is not moved to, `why` says what is missing
+  double gain = 0;      // its Goodput over the current one's, less 1
+  double goodput = 0;   // of the current one; 0 while the noise scale is not known
+  double critical_batch = 0;
+  std::int64_t candidates = 0;  // choices that were allowed
+  std::string why;      // one line, for a person
+};
+
+Decision decide(const PolicyOptions& options, const Situation& situation);
+
+}  // namespace copus
