@@ -77,8 +77,8 @@ void add_job_options(CLI::App& command, JobArgs& args) {
   command.add_flag("--json", args.json, "print JSON");
 }
 
-Result<Job> load_job(const JobArgs& args) {
-  Job job;
+Result<Workload> load_job(const JobArgs& args) {
+  Workload job;
   COPUS_TRY(job.model, load_model(args.model));
   COPUS_TRY(job.cluster, load_cluster(args.cluster));
   job.seq_len = std::min(kDefaultSeqLen, job.model.max_positions);
@@ -113,7 +113,7 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
   return plan_from_json(json, text);
 }
 
-Result<ParallelPlan> load_plan(const std::string& text, const Job& job) {
+Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   COPUS_TRY(PartialPlan partial, load_partial_plan(text, "--plan"));
   ParallelPlan& plan = partial.plan;
   if (!partial.has("dp")) {
@@ -177,7 +177,7 @@ Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
   return json;
 }
 
-std::string describe(const Job& job, const std::string& batch) {
+std::string describe(const Workload& job, const std::string& batch) {
   const std::string network =
       job.cluster.nodes > 1 ? fmt::format(", {:.0f} Gb/s per node",
                                           job.cluster.network.node_bandwidth / gigabits_per_s(1))

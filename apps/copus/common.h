@@ -31,7 +31,7 @@ struct JobArgs {
   bool json = false;
 };
 
-struct Job {
+struct Workload {
   ModelSpec model;
   ClusterSpec cluster;
   CostOptions options;
@@ -45,11 +45,11 @@ const CLI::Validator& not_empty();
 
 // Adds --model, --cluster, --seq-len, --global-batch, --precision, --assume and --json.
 void add_job_options(CLI::App& command, JobArgs& args);
-Result<Job> load_job(const JobArgs& args);
+Result<Workload> load_job(const JobArgs& args);
 
 // "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is
 // left of the cluster.
-Result<ParallelPlan> load_plan(const std::string& text, const Job& job);
+Result<ParallelPlan> load_plan(const std::string& text, const Workload& job);
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
 
 // "copus: error: …" on standard error; returns kBadInput.
@@ -62,7 +62,7 @@ Result<void> write_file(const std::string& path, const std::string& content);
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
 // "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.
 // `batch` replaces "batch 1024" where there is no one batch.
-std::string describe(const Job& job, const std::string& batch = "");
+std::string describe(const Workload& job, const std::string& batch = "");
 // The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().
 std::string time_bar(const StepBreakdown& breakdown, int width);
 std::string bar_legend();

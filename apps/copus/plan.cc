@@ -62,7 +62,7 @@ std::string why_nothing(const StepModel& model, const SearchResult& found) {
 
 // A search whose space is empty because of what was pinned: the pinned field at fault, if it is one
 // alone.
-Result<void> check_pins(const Job& job, const PartialPlan& fixed) {
+Result<void> check_pins(const Workload& job, const PartialPlan& fixed) {
   // What is not pinned counts as one here, so each product below is of pinned counts alone.
   ParallelPlan plan = fixed.plan;
   const std::int64_t gpus = job.cluster.gpus();
@@ -84,7 +84,7 @@ Result<void> check_pins(const Job& job, const PartialPlan& fixed) {
   return {};
 }
 
-void print_search(const Job& job, const StepModel& model, const SearchResult& found,
+void print_search(const Workload& job, const StepModel& model, const SearchResult& found,
                   const std::optional<RankedPlan>& usual) {
   fmt::print("{}\n{} plans searched in {}, {} fit in {:.1f} GiB\n\n", describe(job), found.searched,
              human_seconds(found.search_time.v), found.feasible, to_gib(model.budget()));
@@ -127,7 +127,7 @@ Result<std::vector<std::int64_t>> parse_sweep(const std::string& text) {
   return batches;
 }
 
-int run_sweep(const PlanArgs& args, const Job& job, const SearchRequest& request) {
+int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& request) {
   const Result<std::vector<std::int64_t>> batches = parse_sweep(args.sweep_batch);
   if (!batches) return report(batches.error());
   std::vector<std::vector<std::string>> rows;
@@ -170,7 +170,7 @@ int run_sweep(const PlanArgs& args, const Job& job, const SearchRequest& request
 }
 
 int run(const PlanArgs& args) {
-  const Result<Job> job = load_job(args.job);
+  const Result<Workload> job = load_job(args.job);
   if (!job) return report(job.error());
   SearchRequest request;
   request.variants = args.variants;

@@ -39,7 +39,7 @@ std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan,
       to_gib(model.capacity()), advice);
 }
 
-void print_text(const Job& job, const StepModel& model, const ParallelPlan& plan,
+void print_text(const Workload& job, const StepModel& model, const ParallelPlan& plan,
                 const StepEstimate& e) {
   fmt::print("{}\nplan {}\n\n", describe(job), short_name(plan));
   fmt::print("step time {}   {:.0f} tokens/s/GPU   MFU {:.1f}%\n", human_seconds(e.time.v),
@@ -73,7 +73,7 @@ int run(const PredictArgs& args) {
   if (args.trace == "-" && args.job.json) {
     return report(make_error("--trace: got - with --json; want a file, or no --json"));
   }
-  const Result<Job> job = load_job(args.job);
+  const Result<Workload> job = load_job(args.job);
   if (!job) return report(job.error());
   const Result<ParallelPlan> plan = load_plan(args.plan, *job);
   if (!plan) return report(plan.error());

@@ -82,7 +82,7 @@ Result<double> parse_skew(const std::string& text) {
   return skew;
 }
 
-void print_text(const Job& job, const ParallelPlan& plan, const Report& report, double skew) {
+void print_text(const Workload& job, const ParallelPlan& plan, const Report& report, double skew) {
   const Traffic& traffic = report.traffic;
   const TrafficPattern& pattern = report.pattern;
   const double total = traffic.total().v;
@@ -193,7 +193,7 @@ std::string pattern_csv(const TrafficPattern& pattern) {
   return csv;
 }
 
-Result<void> write_files(const TrafficArgs& args, const Job& job, const ParallelPlan& plan,
+Result<void> write_files(const TrafficArgs& args, const Workload& job, const ParallelPlan& plan,
                          const Report& report) {
   if (!args.csv.empty()) COPUS_TRY_VOID(write_file(args.csv, traffic_csv(report.traffic)));
   if (!args.pattern.empty()) COPUS_TRY_VOID(write_file(args.pattern, pattern_csv(report.pattern)));
@@ -211,7 +211,7 @@ Result<void> write_files(const TrafficArgs& args, const Job& job, const Parallel
 }
 
 Result<int> run(const TrafficArgs& args) {
-  COPUS_TRY(const Job job, load_job(args.job));
+  COPUS_TRY(const Workload job, load_job(args.job));
   COPUS_TRY(const ParallelPlan plan, load_plan(args.plan, job));
   COPUS_TRY(const double skew, parse_skew(args.skew));
   COPUS_TRY(const std::int64_t gpu, parse_integer(args.gpu, "--gpu", 0, plan.gpus() - 1));

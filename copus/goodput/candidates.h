@@ -18,14 +18,18 @@ struct CandidateRequest {
   std::int64_t seq_len = 0;
   std::vector<std::int64_t> batches;  // ascending, no doubles
   std::vector<PartialPlan> spaces;    // each: what is pinned; all are searched (as zero=0 and zero=1)
-  // Of a batch, so many layouts (tp, pp, dp) at most: the fastest by prediction.
+  // Of a batch and a space, so many layouts (tp, pp, dp, …) at most: the fastest by prediction.
   std::int64_t layouts_per_batch = 64;
+  // Plans whose placement is wanted at every batch, however slow: where the run starts.
+  std::vector<ParallelPlan> keep;
   // Which plans the engine can run; empty: all.
   std::function<bool(const ParallelPlan&, std::int64_t global_batch)> runnable;
 };
 
-// Every memory-feasible (layout, batch), with the fastest variant (micro-batch, vp, sp, …) of each
-// layout. Sorted by batch, then by predicted time; no configuration twice.
+// Every memory-feasible (layout, batch), with the fastest runnable variant (micro-batch, vp, sp, …)
+// of each layout; and every placement found so at one batch at the other batches too, where it fits,
+// so that a run can always change its batch without moving its state. Sorted by batch, then by
+// predicted time; no configuration twice.
 std::vector<Candidate> enumerate_candidates(const ModelSpec& model, const ClusterSpec& cluster,
                                             const CostOptions& cost,
                                             const CandidateRequest& request);
@@ -35,7 +39,8 @@ std::vector<Candidate> enumerate_candidates(const ModelSpec& model, const Cluste
 Candidate predict_candidate(const ModelSpec& model, const ClusterSpec& cluster,
                             const CostOptions& cost, std::int64_t seq_len, const Configuration& at);
 
-// lowest, 2 x lowest, … up to highest (both ends included); each a multiple of `multiple`.
+// lowest, 2 x lowest, … and highest. Both ends are rounded up to a multiple of `multiple`.
+// REQUIRES: 1 <= lowest <= highest, 1 <= multiple.
 std::vector<std::int64_t> batch_ladder(std::int64_t lowest, std::int64_t highest,
                                        std::int64_t multiple);
 

@@ -25,8 +25,8 @@ struct StepReport {
 
 // What became of a move.
 struct MoveReport {
-  bool done = false;    // false: the run goes on where it was
-  std::string error;    // why not
+  bool done = false;  // false: the run goes on where it was
+  std::string error;  // why not
   double pause_s = 0;
 };
 
@@ -36,15 +36,18 @@ struct ControllerOptions {
   StepTimeOptions times;
   std::int64_t decide_every = 10;  // steps
   std::int64_t warm_steps = 2;     // after a move, steps whose time is not counted
+  // What a change of batch or micro-batch in place is taken to pause, until one was made.
+  double in_place_pause_s = 0.1;
   // Best candidates that are tried, from one decision to the next, before a change of layout whose
   // step times are uncertain; 0: none. The steps count as training.
   std::int64_t probe = 0;
+  double probe_sd = 0.05;  // a step time less uncertain than this is not worth a try
 };
 
 class Controller {
  public:
-  // `start`: where the run is. `pause_s(from, to)`: what a move is predicted to take; corrected by
-  // the moves that were made.
+  // `start`: where the run is. `pause_s(from, to)`: what a move of state is predicted to take;
+  // corrected by the moves that were made.
   Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
              std::function<double(const Configuration&, const Configuration&)> pause_s);
 
@@ -53,37 +56,51 @@ class Controller {
   std::optional<NoiseEstimate> noise() const { return noise_.estimate(); }
   // Goodput of the current configuration by its believed step time; nothing while the noise scale
   // is not known.
-  std::optional<double> goodput() const;
+  std::optional<double> goodput() const { return goodput(now_); }
 
   // Whether consider() is due after the step that was observed last: known to every rank of a run
   // without a message (it depends on the number of steps alone).
   static bool due(const ControllerOptions& options, std::int64_t step);
-  // Where to go. A probe of a candidate is a move too, and says so in `why`.
+  // Where to go. A try of a candidate is a move too, and says so in `why`.
   Decision consider(std::optional<double> remaining_s);
-  // What became of it. A configuration that failed is not tried again.
+  // What became of it. A configuration that failed is not tried again, and a failure starts the
+  // dwell anew: a run that cannot be moved is not interrupted at every decision.
+  // REQUIRES: decision.move, and it is the last that was made.
   void moved(const Decision& decision, const MoveReport& report);
 
   const Configuration& now() const { return now_.at; }
+  const ControllerOptions& options() const { return options_; }
 
  private:
-  Candidate find(const Configuration& at) const;
+  // Candidates that are tried one after the other, then compared with where they were tried from.
+  struct Probing {
+    Configuration home;
+    std::vector<Configuration> tried;
+    std::vector<Configuration> left;  // the next one last
+  };
+
+  const Candidate& find(const Configuration& at) const;
+  std::optional<double> goodput(const Candidate& at) const;
+  double pause_s(const Configuration& from, const Configuration& to) const;
   Choice choice(const Candidate& candidate) const;
-  std::optional<Decision> next_probe(const Decision& wanted);
+  Situation situation(std::optional<double> remaining_s) const;
+
+  std::optional<Probing> plan_probing(const Situation& situation) const;
+  Decision probe_next();
+  Decision finish_probing(std::optional<double> remaining_s);
 
   ControllerOptions options_;
+  std::vector<Candidate> candidates_;  // where the run started among them
   Candidate now_;
-  std::vector<Candidate> candidates_;
   std::function<double(const Configuration&, const Configuration&)> predicted_pause_s_;
   NoiseScale noise_;
   StepTimes times_;
-  double pause_ratio_ = 1;  // measured over predicted, of the moves so far
+  double predicted_pauses_s_ = 0, measured_pauses_s_ = 0;  // of all moves of state so far
+  double in_place_pause_s_;                                // the last one, or what is assumed
   std::int64_t steps_here_ = 0;
   std::optional<Configuration> came_from_;
   std::vector<Configuration> refused_;  // moves that failed
-  struct Probing {
-    std::vector<Configuration> left;  // yet to be tried
-    Configuration home;
-  };
+  std::vector<Configuration> probed_;   // none is tried twice
   std::optional<Probing> probing_;
 };
 

@@ -8,7 +8,7 @@
 namespace copus {
 
 // Progress per sample at batch B, of that at a vanishing one: 1/(1 + B/Bcrit) (McCandlish et al.
-// 2018, section 2.3). 1 where the critical batch is infinite.
+// 2018, section 2.3). 1 where the critical batch is infinite, 0 where it is 0. REQUIRES: batch > 0.
 double statistical_efficiency(double batch, double critical_batch);
 
 enum class GoodputKind {
@@ -18,10 +18,11 @@ enum class GoodputKind {
 std::string_view to_string(GoodputKind kind);
 Result<GoodputKind> parse_goodput_kind(std::string_view text);
 
+// Comparable between batches and layouts of one kind, not between kinds. REQUIRES: batch > 0.
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch);
 
 // What the learning rate is multiplied by at `batch`, where the schedule is written for
-// `base_batch`: the square-root rule of Adam (Malladi et al. 2022).
+// `base_batch`: the square-root rule of Adam (Malladi et al. 2022). REQUIRES: both above 0.
 double learning_rate_factor(double batch, double base_batch);
 
 }  // namespace copus

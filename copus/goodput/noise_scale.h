@@ -1,9 +1,10 @@
 // The gradient noise scale, from squared gradient norms at several batch sizes (McCandlish et al.
 // 2018, arXiv 1812.06162, appendix A.1).
 //
-// For a gradient averaged over B samples, E|G_B|^2 = |G|^2 + tr(S)/B, whatever B is. Each step gives
-// a few such norms; a weighted least-squares line through them gives that step's two terms, both
-// unbiased. They are smoothed by samples seen, and divided last: a mean of ratios is biased.
+// For a gradient averaged over B samples, E|G_B|^2 = |G|^2 + tr(S)/B, whatever B is. Each step
+// gives a few such norms; a generalised least-squares line through them gives that step's two
+// terms, both unbiased. They are smoothed by samples seen, and divided last: a mean of ratios is
+// biased.
 //
 // Plain arithmetic: no clock, no tensors. docs/adapting.md derives it.
 #pragma once
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "copus/base/json.h"
 #include "copus/base/result.h"
@@ -29,19 +31,24 @@ struct NoiseTerms {
   double s = 0;   // tr(S)
 };
 
-// One step's terms. `expected` sets the weights (a norm's spread is in proportion to what is
-// expected of it): it must not come from these same norms, or the fit would be biased. Without it,
-// noise is taken to dominate. Two batch sizes give the pair formula exactly. Nothing where there are
-// fewer than two different batch sizes, or a norm is not finite.
+// One step's terms. The norms are taken to be nested, as a prefix of a replica's share and that
+// share of the global batch are: a norm and that of a larger batch have the larger one's spread in
+// common. `expected` sets the weights: it must not come from these same norms, or the fit would be
+// biased. Without it, or where its terms are not above 0, noise is taken to dominate. Two batch
+// sizes give the pair formula exactly. Norms that are not nested, or expectations that are wrong,
+// cost precision and no more.
+//
+// Norms with no count are left out. Nothing where fewer than two different batch sizes remain, or a
+// number is not finite, or a batch is not above 0.
 std::optional<NoiseTerms> fit_noise(std::span<const SquaredNorm> norms,
                                     const std::optional<NoiseTerms>& expected = std::nullopt);
 
 struct NoiseEstimate {
-  NoiseTerms terms;    // smoothed
-  double gns = 0;      // tr(S)/|G|^2, in samples; infinite where |G|^2 is not above 0
-  double low = 0;      // 95% confidence interval of it (Fieller's, which may reach infinity)
+  NoiseTerms terms;  // smoothed
+  double gns = 0;    // tr(S)/|G|^2, in samples; infinite where |G|^2 is not above 0; at least 0
+  double low = 0;    // 95% confidence interval of it (Fieller's, which may reach infinity)
   double high = 0;
-  double weight = 0;   // independent steps that it rests on
+  double weight = 0;  // independent steps that it rests on
 
   // How far apart the ends are: high/low; infinite where one of them says nothing.
   double spread() const;
@@ -57,7 +64,8 @@ class NoiseScale {
  public:
   explicit NoiseScale(NoiseScaleOptions options = {}) : options_(options) {}
 
-  // One step of `samples` samples. Returns that step's terms, where its norms allow an estimate.
+  // One step; `samples`: consumed since the last one observed. Returns that step's terms; nothing,
+  // and nothing changes, where its norms allow no estimate.
   std::optional<NoiseTerms> observe(std::int64_t samples, std::span<const SquaredNorm> norms);
   // Nothing before two steps have been observed.
   std::optional<NoiseEstimate> estimate() const;
@@ -69,9 +77,10 @@ class NoiseScale {
 
  private:
   NoiseScaleOptions options_;
-  // Sums over steps, each weighted by its decay: weights, squared weights, terms, their products.
+  // Over steps, each weighted by its decay: sums of weights and of their squares, means of the
+  // terms, sums of products of the terms' deviations from their means.
   double weight_ = 0, weight2_ = 0;
-  double g2_ = 0, s_ = 0;
+  NoiseTerms mean_;
   double g2_g2_ = 0, g2_s_ = 0, s_s_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "copus/goodput/configuration.h"
@@ -28,8 +29,8 @@ struct PolicyOptions {
   double growth = 2.0;  // the batch changes by at most this factor at once, both ways
   // Steps in one configuration before it is left; twice as many to undo the move that led there.
   std::int64_t dwell_steps = 20;
-  // How sure a gain must be: standard deviations of the step times' uncertainty that are taken off
-  // it. It then has to be above 0.
+  // How sure a gain must be: it has to be above so many standard deviations of what is uncertain in
+  // it (both step times, the noise scale).
   double caution = 1.0;
   // Seconds until the end of the run that are counted on where nothing says when it ends.
   double horizon_s = 3600;
@@ -39,29 +40,31 @@ struct PolicyOptions {
 struct Choice {
   Configuration at;
   double step_s = 0;
-  double relative_sd = 0;  // of step_s
-  double pause_s = 0;      // to get there from the current one
+  // Of step_s over the current configuration's: what is uncertain in both alike does not count.
+  double relative_sd = 0;
+  double pause_s = 0;  // to get there from the current one
 };
 
 struct Situation {
   Choice now;
   std::vector<Choice> choices;  // others; `now` among them does no harm
   std::optional<NoiseEstimate> noise;
-  std::int64_t steps_here = 0;                  // since the last move, or the start
-  std::optional<Configuration> came_from;       // before the last move
-  std::optional<double> remaining_s;            // of the run, at the current speed
+  std::int64_t steps_here = 0;             // since the last move, or the start
+  std::optional<Configuration> came_from;  // before the last move
+  std::optional<double> remaining_s;       // of the run, at the current speed
 };
 
 struct Decision {
   bool move = false;
-  Configuration to;     // the best choice; where it is not moved to, `why` says what is missing
-  double gain = 0;      // its Goodput over the current one's, less 1
-  double goodput = 0;   // of the current one; 0 while the noise scale is not known
+  Configuration to;    // the best choice; where it is not moved to, `why` says what is missing
+  double gain = 0;     // its Goodput over the current one's, less 1
+  double goodput = 0;  // of the current one; 0 while the noise scale is not known
   double critical_batch = 0;
   std::int64_t candidates = 0;  // choices that were allowed
-  std::string why;      // one line, for a person
+  std::string why;              // one line, for a person
 };
 
+// The choice of most Goodput among those that clear every bar: margin, certainty, pause, dwell.
 Decision decide(const PolicyOptions& options, const Situation& situation);
 
 }  // namespace copus

@@ -8,10 +8,6 @@
 namespace copus {
 namespace {
 
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 // The rank's part of a tensor as it starts. Only that part is ever computed.
 Tensor initial_shard(const TensorSpec& spec, const Shard& shard, std::uint64_t seed) {
   const Tensor part = at::zeros(local_shape(spec, shard), at::kFloat);
@@ -64,102 +60,115 @@ struct ChunkParameters::Watch : torch::autograd::FunctionPostHook {
 
 ChunkParameters::ChunkParameters(const ModelSpec& model, const ChunkSpec& chunk, const Mesh& mesh,
                                  const BucketOptions& options)
-    : mesh_(mesh) {
-  const std::vector<ParameterSpec> specs = chunk_parameters(model, chunk);
-  const std::int64_t tp = mesh.plan.tp;
-  const std::int64_t dp = mesh.plan.dp;
-  const bool share_ends = mesh.tied != nullptr;
-
-  // The backward pass finishes the last parameters first.
-  leaf_bucket_.resize(specs.size());
-  std::vector<std::int64_t> leaf_offset(specs.size());
-  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  std::size_t open[2] = {kNone, kNone};  // by decay
-  std::vector<std::size_t> order;
-  for (std::size_t i = specs.size(); i-- > 0;) order.push_back(i);
-  const auto is_tied = [&](std::size_t i) { return share_ends && specs[i].name == "embed.tokens"; };
-  // The shared embedding comes last: it waits for the other end of the pipeline, others need not.
-  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !is_tied(i); });
-  for (const std::size_t i : order) {
-    const ParameterSpec& parameter = specs[i];
-    const bool tied = is_tied(i);
-    std::size_t slot = open[parameter.decay ? 1 : 0];
-    if (tied || slot == kNone || buckets_[slot].size >= options.bucket_elements) {
-      slot = buckets_.size();
-      buckets_.emplace_back();
-      buckets_[slot].decay = parameter.decay;
-      buckets_[slot].tied = tied;
-      bucket_leaves_.push_back(0);
-      if (!tied) open[parameter.decay ? 1 : 0] = slot;
+    : mesh_(mesh), specs_(chunk_parameters(model, chunk)) {
+  leaf_bucket_.resize(specs_.size());
+  leaf_offset_.resize(specs_.size());
+  for (BucketPlacement& placement :
+       place_chunk(model, chunk, mesh.plan, mesh.at, options.bucket_elements)) {
+    for (const PlacedParameter& parameter : placement.parameters) {
+      leaf_bucket_[parameter.index] = buckets_.size();
+      leaf_offset_[parameter.index] = parameter.offset;
     }
-    Bucket& bucket = buckets_[slot];
-    leaf_bucket_[i] = slot;
-    leaf_offset[i] = bucket.size;
-    ++bucket_leaves_[slot];
-    for (const TensorSpec& tensor : parameter.tensors) {
-      const Shard shard = shard_of(tensor, tp, mesh.at.tp);
-      const std::int64_t size = product(local_shape(tensor, shard));
-      bucket.tensors.push_back({tensor, shard, bucket.size, size});
-      bucket.size += size;
-    }
-  }
-
-  const auto float_options = at::TensorOptions().dtype(at::kFloat).device(options.device);
-  for (Bucket& bucket : buckets_) {
-    const std::int64_t padded = (bucket.size + dp - 1) / dp * dp;
-    bucket.values = at::zeros({padded}, float_options.dtype(options.dtype));
-    bucket.gradients = at::zeros({padded}, float_options);
-    const bool sharded = mesh.plan.zero >= 1;
-    bucket.owned_length = sharded ? padded / dp : padded;
-    bucket.owned_begin = sharded ? mesh.at.dp * bucket.owned_length : 0;
-    Tensor wide = options.dtype == at::kFloat ? bucket.values : at::zeros({padded}, float_options);
-    for (const PlacedTensor& tensor : bucket.tensors) {
-      wide.narrow(0, tensor.offset, tensor.size)
-          .copy_(initial_shard(tensor.spec, tensor.shard, options.seed).view({-1}));
-    }
-    if (options.dtype == at::kFloat) {
-      bucket.master = bucket.owned_values();
-    } else {
-      bucket.values.copy_(wide);
-      bucket.master = wide.narrow(0, bucket.owned_begin, bucket.owned_length).clone();
-    }
-    bucket.moment1 = at::zeros({bucket.owned_length}, float_options);
-    bucket.moment2 = at::zeros({bucket.owned_length}, float_options);
-  }
-
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const Bucket& bucket = buckets_[leaf_bucket_[i]];
-    const std::vector<std::int64_t> shape = stacked_shape(specs[i], tp, mesh.at.tp);
-    const auto view = [&](const Tensor& flat) {
-      return flat.narrow(0, leaf_offset[i], product(shape)).view(shape);
-    };
-    Tensor leaf = view(bucket.values).detach().requires_grad_(true);
-    leaf_gradients_.push_back(view(bucket.gradients));
-    // FP32: autograd adds straight into the bucket. Otherwise gradient_ready() does, in FP32.
-    if (options.dtype == at::kFloat) leaf.mutable_grad() = leaf_gradients_.back();
-    auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
-    accumulator->add_post_hook(std::make_unique<Watch>(this, i));
-    accumulators_.push_back(accumulator);
-    leaves_.push_back(leaf);
+    bucket_leaves_.push_back(placement.parameters.size());
+    static_cast<BucketPlacement&>(buckets_.emplace_back()) = std::move(placement);
   }
   // The norms of all layers are one bucket, which only the first layer's completes: it must not
   // hold up the others. A shared embedding is last of all.
-  std::vector<std::size_t> first_leaf(buckets_.size(), specs.size());
-  for (std::size_t i = specs.size(); i-- > 0;) first_leaf[leaf_bucket_[i]] = i;
+  std::vector<std::size_t> first_leaf(buckets_.size(), specs_.size());
+  for (std::size_t i = specs_.size(); i-- > 0;) first_leaf[leaf_bucket_[i]] = i;
   start_order_.resize(buckets_.size());
   std::iota(start_order_.begin(), start_order_.end(), std::size_t{0});
   std::stable_sort(start_order_.begin(), start_order_.end(), [&](std::size_t a, std::size_t b) {
     if (buckets_[a].tied != buckets_[b].tied) return buckets_[b].tied;
     return first_leaf[a] > first_leaf[b];
   });
-  waiting_ = bucket_leaves_;
   reductions_.resize(buckets_.size());
+
+  if (options.start == ParameterStart::kUnset) {
+    for (Bucket& bucket : buckets_) allocate_unset(bucket, options.dtype);
+    return;
+  }
+  for (Bucket& bucket : buckets_) set_initial(bucket, options);
+  settle(options.device);
+}
+
+void ChunkParameters::allocate_unset(Bucket& bucket, at::ScalarType dtype) {
+  bucket.values = at::empty({bucket.padded}, at::TensorOptions(dtype));
+  bucket.moment1 = at::empty({bucket.owned_length}, at::kFloat);
+  bucket.moment2 = at::empty({bucket.owned_length}, at::kFloat);
+  bucket.master =
+      dtype == at::kFloat ? bucket.owned_values() : at::empty({bucket.owned_length}, at::kFloat);
+  // Padding is nobody's to fill in.
+  const auto clear = [&](std::int64_t begin, std::int64_t end) {
+    bucket.values.narrow(0, begin, end - begin).zero_();
+    begin = std::max(begin, bucket.owned_begin) - bucket.owned_begin;
+    end = std::min(end - bucket.owned_begin, bucket.owned_length);
+    if (begin >= end) return;
+    for (Tensor* state : {&bucket.master, &bucket.moment1, &bucket.moment2}) {
+      state->narrow(0, begin, end - begin).zero_();
+    }
+  };
+  for (const PlacedTensor& tensor : bucket.tensors) {
+    if (tensor.shard.padded != tensor.shard.length) {
+      clear(tensor.offset, tensor.offset + tensor.size);
+    }
+  }
+  clear(bucket.size, bucket.padded);
+}
+
+void ChunkParameters::set_initial(Bucket& bucket, const BucketOptions& options) {
+  const auto float_options = at::TensorOptions().dtype(at::kFloat).device(options.device);
+  Tensor wide = at::zeros({bucket.padded}, float_options);
+  for (const PlacedTensor& tensor : bucket.tensors) {
+    wide.narrow(0, tensor.offset, tensor.size)
+        .copy_(initial_shard(tensor.spec, tensor.shard, options.seed).view({-1}));
+  }
+  if (options.dtype == at::kFloat) {
+    bucket.values = wide;
+    bucket.master = bucket.owned_values();
+  } else {
+    bucket.values = wide.to(options.dtype);
+    bucket.master = wide.narrow(0, bucket.owned_begin, bucket.owned_length).clone();
+  }
+  bucket.moment1 = at::zeros({bucket.owned_length}, float_options);
+  bucket.moment2 = at::zeros({bucket.owned_length}, float_options);
+}
+
+void ChunkParameters::settle(at::Device device) {
+  for (Bucket& bucket : buckets_) {
+    const bool own_master = bucket.values.scalar_type() != at::kFloat;
+    bucket.values = bucket.values.to(device);
+    bucket.moment1 = bucket.moment1.to(device);
+    bucket.moment2 = bucket.moment2.to(device);
+    bucket.master = own_master ? bucket.master.to(device) : bucket.owned_values();
+    if (own_master) bucket.owned_values().copy_(bucket.master);
+    bucket.gradients =
+        at::zeros({bucket.padded}, at::TensorOptions().dtype(at::kFloat).device(device));
+  }
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    const Bucket& bucket = buckets_[leaf_bucket_[i]];
+    const std::vector<std::int64_t> shape = stacked_shape(specs_[i], mesh_.plan.tp, mesh_.at.tp);
+    const auto view = [&](const Tensor& flat) {
+      return flat.narrow(0, leaf_offset_[i], element_count(shape)).view(shape);
+    };
+    Tensor leaf = view(bucket.values).detach().requires_grad_(true);
+    leaf_gradients_.push_back(view(bucket.gradients));
+    // FP32: autograd adds straight into the bucket. Otherwise gradient_ready() does, in FP32.
+    if (leaf.scalar_type() == at::kFloat) leaf.mutable_grad() = leaf_gradients_.back();
+    auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
+    accumulator->add_post_hook(std::make_unique<Watch>(this, i));
+    accumulators_.push_back(accumulator);
+    leaves_.push_back(leaf);
+  }
+  waiting_ = bucket_leaves_;
 }
 
 ChunkParameters::~ChunkParameters() = default;
 
-void ChunkParameters::zero_gradients() {
+void ChunkParameters::zero_gradients(bool replica_norm) {
   for (Bucket& bucket : buckets_) bucket.gradients.zero_();
+  replica_norm_wanted_ = replica_norm;
+  prefix_norm_ = replica_norm_ = {};
   waiting_ = bucket_leaves_;
   next_bucket_ = 0;
   last_pass_ = false;
@@ -193,6 +202,7 @@ void ChunkParameters::start_ready_buckets() {
 
 void ChunkParameters::start_reduction(std::size_t index) {
   Bucket& bucket = buckets_[index];
+  if (replica_norm_wanted_) add_to_norm(bucket, /*tied_is_summed=*/true, replica_norm_);
   reductions_[index] = mesh_.plan.zero >= 1 ? mesh_.dp->start_reduce_scatter(
                                                   bucket.owned_gradients(), bucket.gradients)
                                             : mesh_.dp->start_all_reduce(bucket.gradients);
@@ -207,6 +217,14 @@ void ChunkParameters::finish_reduction() {
   for (Bucket& bucket : buckets_) sum_replicated(bucket);
 }
 
+const Comm* ChunkParameters::sums_over(const PlacedTensor& tensor) const {
+  if (mesh_.plan.tp == 1) return nullptr;
+  if (tensor.spec.cut != Cut::kNone && tensor.shard.copies > 1) return mesh_.kv;
+  const bool partial = tensor.spec.copies == Copies::kPartial ||
+                       (tensor.spec.copies == Copies::kPartialUnderSp && mesh_.plan.sp);
+  return partial ? mesh_.tp : nullptr;
+}
+
 // Every tensor-parallel rank has the same tensors at the same places, so the owned parts match too.
 void ChunkParameters::sum_replicated(Bucket& bucket) const {
   if (mesh_.plan.tp == 1) return;
@@ -217,14 +235,12 @@ void ChunkParameters::sum_replicated(Bucket& bucket) const {
   Group groups[2] = {{mesh_.tp, {}}, {mesh_.kv, {}}};
   const std::int64_t owned_end = bucket.owned_begin + bucket.owned_length;
   for (const PlacedTensor& tensor : bucket.tensors) {
-    const bool partial = tensor.spec.copies == Copies::kPartial ||
-                         (tensor.spec.copies == Copies::kPartialUnderSp && mesh_.plan.sp);
-    const bool shared_kv = tensor.spec.cut != Cut::kNone && tensor.shard.copies > 1;
-    if (!partial && !shared_kv) continue;
+    const Comm* group = sums_over(tensor);
+    if (group == nullptr) continue;
     const std::int64_t begin = std::max(tensor.offset, bucket.owned_begin);
     const std::int64_t end = std::min(tensor.offset + tensor.size, owned_end);
     if (begin < end) {
-      groups[shared_kv ? 1 : 0].parts.push_back(bucket.gradients.narrow(0, begin, end - begin));
+      groups[group == mesh_.kv ? 1 : 0].parts.push_back(bucket.gradients.narrow(0, begin, end - begin));
     }
   }
   for (Group& group : groups) {
@@ -244,32 +260,93 @@ bool ChunkParameters::counts(const Bucket& bucket, const PlacedTensor& tensor) c
   return !bucket.tied || mesh_.first_stage();
 }
 
+namespace {
+
+// Sums squares of ranges of a flat tensor; neighbouring ranges are one.
+class RangeNorm {
+ public:
+  RangeNorm(const Tensor& flat, Tensor& sum) : flat_(flat), sum_(sum) {}
+  ~RangeNorm() { flush(); }
+  RangeNorm(const RangeNorm&) = delete;
+  RangeNorm& operator=(const RangeNorm&) = delete;
+
+  void add(std::int64_t begin, std::int64_t end) {
+    if (begin >= end) return;
+    if (begin != end_) {
+      flush();
+      begin_ = begin;
+    }
+    end_ = end;
+  }
+
+ private:
+  void flush() {
+    if (begin_ < end_) sum_.add_(sum_of_squares(flat_.narrow(0, begin_, end_ - begin_)));
+  }
+  const Tensor& flat_;
+  Tensor& sum_;
+  std::int64_t begin_ = -1, end_ = -1;
+};
+
+Tensor zero_sum(const Bucket& bucket) {
+  return at::zeros({}, bucket.gradients.options().dtype(at::kDouble));
+}
+
+}  // namespace
+
 Tensor ChunkParameters::squared_norm() const {
-  Tensor sum = at::zeros({}, buckets_[0].gradients.options().dtype(at::kDouble));
+  Tensor sum = zero_sum(buckets_[0]);
   for (const Bucket& bucket : buckets_) {
-    const std::int64_t owned_end = bucket.owned_begin + bucket.owned_length;
-    // Neighbours that all count are one range: one norm.
-    std::int64_t begin = -1, end = -1;
-    const auto flush = [&] {
-      if (begin < end) {
-        sum.add_(sum_of_squares(bucket.gradients.narrow(0, begin, end - begin)));
-      }
-      begin = end = -1;
-    };
+    RangeNorm ranges(bucket.gradients, sum);
     for (const PlacedTensor& tensor : bucket.tensors) {
       if (!counts(bucket, tensor)) continue;
-      const std::int64_t b = std::max(tensor.offset, bucket.owned_begin);
-      const std::int64_t e = std::min(tensor.offset + tensor.size, owned_end);
-      if (b >= e) continue;
-      if (b != end) {
-        flush();
-        begin = b;
-      }
-      end = e;
+      ranges.add(std::max(tensor.offset, bucket.owned_begin),
+                 std::min(tensor.offset + tensor.size, bucket.owned_begin + bucket.owned_length));
     }
-    flush();
   }
   return sum;
+}
+
+void ChunkParameters::add_to_norm(const Bucket& bucket, bool tied_is_summed,
+                                  NormInParts& norm) const {
+  if (!norm.whole.defined()) norm.whole = zero_sum(bucket);
+  if (bucket.tied && !tied_is_summed) {
+    norm.tied.push_back(bucket.gradients.narrow(0, 0, bucket.size).clone());
+    return;
+  }
+  RangeNorm ranges(bucket.gradients, norm.whole);
+  for (const PlacedTensor& tensor : bucket.tensors) {
+    if (const Comm* group = sums_over(tensor)) {
+      (group == mesh_.kv ? norm.kv : norm.tp)
+          .push_back(bucket.gradients.narrow(0, tensor.offset, tensor.size).clone());
+    } else if (counts(bucket, tensor)) {
+      ranges.add(tensor.offset, tensor.offset + tensor.size);
+    }
+  }
+}
+
+void ChunkParameters::note_prefix() {
+  prefix_norm_ = {};
+  for (const Bucket& bucket : buckets_) {
+    add_to_norm(bucket, /*tied_is_summed=*/false, prefix_norm_);
+  }
+}
+
+Tensor ChunkParameters::take_prefix_norm() { return take_norm(prefix_norm_); }
+Tensor ChunkParameters::take_replica_norm() { return take_norm(replica_norm_); }
+
+// Of the ranks that now hold the same sum, the first one counts it.
+Tensor ChunkParameters::take_norm(NormInParts& norm) const {
+  const auto add = [&](std::vector<Tensor>& parts, const Comm* group) {
+    if (parts.empty()) return;
+    const Tensor together = at::cat(parts);
+    group->all_reduce(together);
+    if (group->rank() == 0) norm.whole.add_(sum_of_squares(together));
+  };
+  add(norm.tp, mesh_.tp);
+  add(norm.kv, mesh_.kv);
+  add(norm.tied, mesh_.tied);
+  return std::exchange(norm, {}).whole;
 }
 
 void ChunkParameters::publish_values() {

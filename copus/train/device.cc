@@ -61,7 +61,12 @@ std::optional<FlopsPerSec> node_peak(at::Device device, Precision precision, int
     at::set_num_threads(threads);
     return rate * std::min(cores(), threads * local_world_size);
   }
-  const std::string name = gpu_name(device.index());
+  const std::optional<GpuSpec> gpu = catalog_entry_of(gpu_name(device.index()));
+  if (!gpu || gpu->peak(precision).v <= 0) return std::nullopt;
+  return gpu->peak(precision) * local_world_size;
+}
+
+std::optional<GpuSpec> catalog_entry_of(const std::string& name) {
   for (const std::string& known : catalog_gpu_names()) {
     // "NVIDIA H100 80GB HBM3" is H100-80GB-SXM: the model, and the size where the name gives one.
     const std::string model = known.substr(0, known.find('-'));
@@ -72,8 +77,7 @@ std::optional<FlopsPerSec> node_peak(at::Device device, Precision precision, int
         name.find(size) == std::string::npos) {
       continue;
     }
-    const Result<GpuSpec> gpu = catalog_gpu(known);
-    if (gpu && gpu->peak(precision).v > 0) return gpu->peak(precision) * local_world_size;
+    if (Result<GpuSpec> gpu = catalog_gpu(known)) return std::move(gpu).value();
   }
   return std::nullopt;
 }

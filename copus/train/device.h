@@ -21,6 +21,9 @@ Result<at::Device> choose_device(const std::string& kind, int local_rank, int lo
 // on as many threads as the ranks have cores for. Nothing for a GPU that the catalog does not know.
 std::optional<FlopsPerSec> node_peak(at::Device device, Precision precision, int local_world_size);
 
+// The catalog's GPU of that name, as the driver gives it.
+std::optional<GpuSpec> catalog_entry_of(const std::string& name);
+
 // The GPU's name; a stub where libtorch has no CUDA.
 int gpu_count();
 std::string gpu_name(int index);

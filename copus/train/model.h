@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "copus/spec/model_spec.h"
-#include "copus/train/parameters.h"
 #include "copus/train/partition.h"
+#include "copus/train/state/parameters.h"
 
 namespace copus {
 

@@ -58,6 +58,10 @@ void Pipeline::backward(const Action& action, double loss_weight, Inbox& inbox) 
       local.model->spec().heads ? at::full_like(pass.output, loss_weight) : inbox.take();
   torch::autograd::backward({pass.output}, {gradient});
   if (!local.model->spec().embeds) send(mesh_.previous_backward, pass.input.grad(), 0);
+  // Every schedule runs a chunk's backward passes in the order of the micro-batches.
+  if (prefix_ > 0 && backward_left_[slot] == micro_batches_ - prefix_) {
+    local.parameters->note_prefix();
+  }
 }
 
 void Pipeline::finish_sends() {
@@ -66,8 +70,10 @@ void Pipeline::finish_sends() {
 }
 
 Tensor Pipeline::train(const Schedule& schedule, const std::vector<MicroBatch>& batches,
-                       double loss_weight) {
+                       double loss_weight, std::int64_t prefix) {
   micro_batches_ = schedule.micro_batches;
+  COPUS_CHECK(prefix >= 0 && prefix < micro_batches_);
+  prefix_ = static_cast<std::int32_t>(prefix);
   passing_.assign(chunks_.size() * static_cast<std::size_t>(micro_batches_), Passing());
   backward_left_.assign(chunks_.size(), micro_batches_);
   losses_.clear();

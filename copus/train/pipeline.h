@@ -35,10 +35,11 @@ class Pipeline {
            at::TensorOptions options);
 
   // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
-  // added to the buckets, and their reduction is started. Returns the losses, on the last stage; an
+  // added to the buckets, and their reduction is started. After the first `prefix` micro-batches
+  // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage; an
   // empty tensor elsewhere.
-  Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches,
-               double loss_weight);
+  Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches, double loss_weight,
+               std::int64_t prefix = 0);
   // Forward passes alone, of `rows` sequences each: the micro-batches' losses on the last stage.
   Tensor evaluate(const std::vector<MicroBatch>& batches, std::int64_t rows);
 
@@ -69,6 +70,7 @@ class Pipeline {
   std::vector<std::int64_t> activation_;
   at::TensorOptions options_;
   std::int32_t micro_batches_ = 0;
+  std::int32_t prefix_ = 0;
   std::vector<Passing> passing_;             // by local chunk and micro-batch
   std::vector<std::int32_t> backward_left_;  // by local chunk
   std::vector<Tensor> losses_;

@@ -1,7 +1,7 @@
 // The communication of tensor parallelism as pairs of conjugate operators: what one does forward,
 // the other does backward.
-#include "copus/train/parameters.h"
 #include "copus/train/partition.h"
+#include "copus/train/state/parameters.h"
 
 namespace copus {
 namespace {

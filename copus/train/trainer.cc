@@ -4,6 +4,10 @@
 #include <chrono>
 #include <cmath>
 
+#include "copus/goodput/efficiency.h"
+#include "copus/train/agree.h"
+#include "copus/train/reshard.h"
+
 namespace copus {
 namespace {
 
@@ -48,49 +52,58 @@ Result<std::unique_ptr<Trainer>> Trainer::create(GroupCache& groups,
                                                  const TrainerOptions& options) {
   COPUS_TRY_VOID(check_trainable(options));
   std::unique_ptr<Trainer> trainer(new Trainer(options));
-  const ParallelPlan& plan = options.plan;
-  COPUS_TRY(trainer->mesh_, Mesh::create(groups, plan, options.model));
-  COPUS_TRY(trainer->schedule_, make_schedule(plan.schedule, plan.pp, plan.vp,
-                                              plan.micro_batches(options.global_batch)));
-  if (plan.tp > 1) {
-    trainer->partition_ =
-        std::make_unique<TensorParallel>(*trainer->mesh_.tp, options.model.vocab, plan.sp);
-  } else {
-    trainer->partition_ = std::make_unique<Partition>();
-  }
-  const at::ScalarType dtype = options.compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat;
-  const BucketOptions bucket_options{.dtype = dtype,
-                                     .device = options.device,
-                                     .bucket_elements = options.bucket_elements,
-                                     .seed = options.seed};
-  std::vector<LocalChunk> local;
-  for (std::int64_t i = 0; i < plan.vp; ++i) {
-    const ChunkSpec chunk = chunk_spec(options.model, plan, trainer->mesh_.at.pp + i * plan.pp);
-    trainer->parameters_.push_back(
-        std::make_unique<ChunkParameters>(options.model, chunk, trainer->mesh_, bucket_options));
-    trainer->chunks_.push_back(
-        std::make_unique<ModelChunk>(options.model, chunk, trainer->parameters_.back()->values(),
-                                     *trainer->partition_, plan.recompute, options.seq_len));
-    local.push_back({trainer->chunks_.back().get(), trainer->parameters_.back().get()});
-  }
-  trainer->pipeline_ = std::make_unique<Pipeline>(
-      trainer->mesh_, std::move(local),
-      std::vector<std::int64_t>{plan.micro_batch,
-                                trainer->partition_->positions(options.seq_len).second,
-                                options.model.hidden},
-      at::TensorOptions().dtype(dtype).device(options.device));
+  COPUS_TRY(trainer->layout_, Layout::create(groups, options, ParameterStart::kInitial));
   return trainer;
+}
+
+std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
+  constexpr std::int64_t kMostSamples = 8;
+  const std::int64_t micro_batches = plan.micro_batches(global_batch);
+  std::int64_t samples = 1;
+  while (samples < kMostSamples && 2 * samples <= global_batch / plan.gpus()) samples *= 2;
+  const std::int64_t wanted =
+      std::max<std::int64_t>(1, (samples + plan.micro_batch - 1) / plan.micro_batch);
+  return std::min(wanted, plan.dp > 1 ? micro_batches : micro_batches - 1);
+}
+
+// A norm reads each gradient once; a step computes with each weight about six times per token. So
+// the share of a norm falls with the tokens of a replica (docs/adapting.md has the figures).
+std::int64_t noise_interval(const TrainerOptions& options) {
+  if (options.noise_every > 0) return options.noise_every;
+  const std::int64_t enough = options.device.is_cuda() ? 16384 : 2048;
+  const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
+  std::int64_t steps = 1;
+  while (steps < 4 && steps * tokens < enough) steps *= 2;
+  return steps;
+}
+
+namespace {
+
+// FNV-1a over a sample's place in the run and its tokens.
+std::uint64_t sample_hash(std::int64_t index, std::span<const std::int64_t> tokens) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(index);
+  for (const std::int64_t token : tokens) {
+    hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+}  // namespace
+
+std::uint64_t add_hashes(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t kLow = 0xffffffffU;
+  return ((a >> 32U) + (b >> 32U)) << 32U | (((a & kLow) + (b & kLow)) & kLow);
 }
 
 // Replica r takes the r-th run of consecutive samples of the step. Only the ends of the pipeline
 // need tokens.
 Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, std::int64_t first,
                                               std::int64_t micro_batches, std::int64_t rows,
-                                              std::int64_t end) const {
+                                              std::int64_t end, std::uint64_t* hash) const {
   std::vector<MicroBatch> batches(static_cast<std::size_t>(micro_batches));
-  if (!mesh_.first_stage() && !mesh_.last_stage()) return batches;
+  if (!mesh().first_stage() && !mesh().last_stage()) return batches;
   const std::int64_t length = options_.seq_len;
-  std::int64_t sample = first + mesh_.at.dp * micro_batches * rows;
+  std::int64_t sample = first + mesh().at.dp * micro_batches * rows;
   const bool pinned = options_.device.is_cuda();
   for (MicroBatch& batch : batches) {
     const Tensor text =
@@ -100,6 +113,7 @@ Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, st
                                         static_cast<std::size_t>(length + 1));
       COPUS_TRY_VOID(part == Part::kTraining ? data.sample(sample, out)
                                              : data.eval_sample(sample < end ? sample : 0, out));
+      if (hash != nullptr) *hash = add_hashes(*hash, sample_hash(sample, out));
     }
     const Tensor there = text.to(options_.device, /*non_blocking=*/true);
     batch.tokens = there.narrow(1, 0, length).contiguous();
@@ -114,28 +128,58 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   take_waits(result);  // those of an evaluation in between are no part of this step
   result = {};
   const std::int64_t micro_batches = options_.plan.micro_batches(options_.global_batch);
+  std::uint64_t hash = 0;
   COPUS_TRY(const std::vector<MicroBatch> batches,
-            load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch));
-  for (auto& parameters : parameters_) parameters->zero_gradients();
-  const double weight = 1.0 / static_cast<double>(micro_batches * options_.plan.dp);
-  const Tensor losses = pipeline_->train(schedule_, batches, weight);
-  for (auto& parameters : parameters_) parameters->finish_reduction();
+            load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0,
+                 &hash));
+  const std::int64_t dp = options_.plan.dp;
+  const std::int64_t prefix = updates_ % noise_interval(options_) == 0
+                                  ? noise_prefix(options_.plan, options_.global_batch)
+                                  : 0;
+  const bool replica_norm = prefix > 0 && dp > 1;
+  for (auto& own : parameters()) own->zero_gradients(replica_norm);
+  const double weight = 1.0 / static_cast<double>(micro_batches * dp);
+  const Tensor losses = layout_->pipeline->train(layout_->schedule, batches, weight,
+                                                 prefix < micro_batches ? prefix : 0);
+  for (auto& own : parameters()) own->finish_reduction();
 
-  // Loss, squared gradient norm and wishes to stop, summed over the ranks in one message. Each part
-  // of the gradient is counted once: replicas hold the same, unless optimizer state is sharded.
+  // All sums over ranks in one message. Each part of the gradient is counted once: replicas hold
+  // the same, unless optimizer state is sharded.
+  enum Sum : std::int64_t { kLoss, kNorm, kStop, kFirst, kPrefix, kReplica, kHashLow, kHashHigh, kSums };
   const Tensor sums =
-      at::zeros({3}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
-  if (mesh_.last_stage() && mesh_.at.tp == 0) sums[0].copy_(losses.sum() * weight);
-  if (options_.plan.zero >= 1 || mesh_.at.dp == 0) {
-    for (const auto& parameters : parameters_) sums[1].add_(parameters->squared_norm());
+      at::zeros({kSums}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
+  if (mesh().last_stage() && mesh().at.tp == 0) sums[kLoss].copy_(losses.sum() * weight);
+  for (const auto& own : parameters()) {
+    if (options_.plan.zero >= 1 || mesh().at.dp == 0) sums[kNorm].add_(own->squared_norm());
+    if (replica_norm) sums[kReplica].add_(own->take_replica_norm());
+    if (prefix > 0 && prefix < micro_batches) sums[kPrefix].add_(own->take_prefix_norm());
   }
-  if (stop) sums[2].fill_(1);
-  mesh_.world->start_all_reduce(sums).wait_on_host();
+  if (prefix == micro_batches) sums[kPrefix].copy_(sums[kReplica]);
+  if (mesh().at.dp == 0) sums[kFirst].copy_(sums[kPrefix]);
+  if (stop) sums[kStop].fill_(1);
+  if (mesh().first_stage() && mesh().at.tp == 0) {
+    // The sum of halves is exact in a double.
+    sums[kHashLow].fill_(static_cast<double>(hash & 0xffffffffU));
+    sums[kHashHigh].fill_(static_cast<double>(hash >> 32U));
+  }
+  mesh().world->start_all_reduce(sums).wait_on_host();
   const Tensor on_host = sums.cpu();
-  result.loss = on_host[0].item<double>();
-  result.grad_norm = std::sqrt(on_host[1].item<double>());
-  result.asked_to_stop = on_host[2].item<double>();
+  const double* sum = on_host.data_ptr<double>();
+  result.loss = sum[kLoss];
+  result.grad_norm = std::sqrt(sum[kNorm]);
+  result.asked_to_stop = sum[kStop];
   result.lr = learning_rate(options_.lr, consumed + options_.global_batch);
+  if (options_.base_batch > 0) {
+    result.lr *= learning_rate_factor(static_cast<double>(options_.global_batch),
+                                      static_cast<double>(options_.base_batch));
+  }
+  const auto low_half = [](double x) {
+    return static_cast<std::uint64_t>(std::fmod(x, 4294967296.0));
+  };
+  result.data_hash = low_half(sum[kHashHigh]) << 32U | low_half(sum[kHashLow]);
+  if (prefix > 0) {
+    result.norms = noise_norms(prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
+  }
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     result.not_finite = find_not_finite(losses, consumed);
     return result;
@@ -146,30 +190,133 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   const double scale = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm
                            ? options_.clip_norm / (result.grad_norm + 1e-6)
                            : 1.0;
-  for (auto& parameters : parameters_) {
-    for (const Bucket& bucket : parameters->buckets()) {
+  for (auto& own : parameters()) {
+    for (const Bucket& bucket : own->buckets()) {
       adamw_update(options_.adam, result.lr, bucket.decay ? options_.adam.weight_decay : 0.0,
                    updates_, scale, bucket.master, bucket.owned_gradients(), bucket.moment1,
                    bucket.moment2);
     }
   }
   result.optimizer_s = since(optimizer_begin);
-  for (auto& parameters : parameters_) parameters->publish_values();
+  for (auto& own : parameters()) own->publish_values();
 
   take_waits(result);
   result.total_s = since(begin);
   return result;
 }
 
+// Gradients as they lie in the buckets are sums weighted by one over all micro-batches of all
+// replicas: a mean over fewer is larger by as much.
+NoiseNorms Trainer::noise_norms(std::int64_t prefix, double first_sum, double prefix_sum,
+                                double replica_sum, double global) const {
+  const auto dp = static_cast<double>(options_.plan.dp);
+  const auto rows = static_cast<double>(options_.plan.micro_batch);
+  const auto micro_batches =
+      static_cast<double>(options_.plan.micro_batches(options_.global_batch));
+  const auto square = [](double x) { return x * x; };
+  const double of_prefix = square(dp * micro_batches / static_cast<double>(prefix));
+  const double samples = rows * static_cast<double>(prefix);
+  NoiseNorms norms;
+  norms.first = {samples, first_sum * of_prefix, 1};
+  norms.global = {rows * micro_batches * dp, global, 1};
+  norms.all.push_back({samples, prefix_sum * of_prefix / dp, dp});
+  if (options_.plan.dp > 1 && static_cast<double>(prefix) < micro_batches) {
+    norms.all.push_back({rows * micro_batches, replica_sum * square(dp) / dp, dp});
+  }
+  norms.all.push_back(norms.global);
+  return norms;
+}
+
 void Trainer::take_waits(StepResult& result) const {
-  result.sync_wait_s = mesh_.world->take_waited_s();
-  result.tp_wait_s = mesh_.tp->take_waited_s() + mesh_.kv->take_waited_s();
-  result.dp_wait_s = mesh_.dp->take_waited_s();
+  result.sync_wait_s = mesh().world->take_waited_s();
+  result.tp_wait_s = mesh().tp->take_waited_s() + mesh().kv->take_waited_s();
+  result.dp_wait_s = mesh().dp->take_waited_s();
   result.pp_wait_s = 0;
-  for (const Comm* group : {mesh_.next_forward, mesh_.previous_forward, mesh_.next_backward,
-                            mesh_.previous_backward, mesh_.tied}) {
+  for (const Comm* group : {mesh().next_forward, mesh().previous_forward, mesh().next_backward,
+                            mesh().previous_backward, mesh().tied}) {
     if (group != nullptr) result.pp_wait_s += group->take_waited_s();
   }
+}
+
+MoveResult Trainer::move(GroupCache& groups, const Configuration& to) {
+  const auto begin = Clock::now();
+  MoveResult result;
+  TrainerOptions next = options_;
+  next.plan = to.plan;
+  next.global_batch = to.global_batch;
+  const auto finish = [&] {
+    if (result.done) options_ = next;
+    result.pause_s = since(begin);
+    return result;
+  };
+  if (same_placement(options_.plan, to.plan)) {
+    const Result<void> reshaped = layout_->reshape(next);
+    result.done = reshaped.has_value();
+    if (!result.done) result.error = reshaped.error().message;
+    return finish();
+  }
+
+  // Until the second vote the old layout is only read.
+  const Comm& world = *layout_->mesh.world;
+  std::unique_ptr<Layout> fresh;
+  const auto vote = [&](const std::string& trouble) {
+    const std::string mine =
+        trouble.empty() ? "" : fmt::format("rank {}: {}", mesh().rank, trouble);
+    result.error = first_said(world, options_.device, mine);
+    return result.error.empty();
+  };
+  const auto attempt = [](const auto& work) -> std::string {
+    try {
+      const Result<void> done = work();
+      return done ? "" : done.error().message;
+    } catch (const CommError&) {
+      throw;  // no vote can be taken
+    } catch (const std::exception& error) {
+      return first_line(error);
+    }
+  };
+  LayoutChange change{.model = options_.model,
+                      .from = options_.plan,
+                      .to = to.plan,
+                      .bucket_elements = options_.bucket_elements,
+                      .bf16 = options_.compute == Compute::kBf16,
+                      .ranks_per_node = options_.ranks_per_node};
+  TransferPlan transfer;
+  auto phase = Clock::now();
+  const auto lap = [&] {
+    const double seconds = since(phase);
+    phase = Clock::now();
+    return seconds;
+  };
+  const std::string unprepared = attempt([&]() -> Result<void> {
+    COPUS_TRY_VOID(check_trainable(next));
+    COPUS_TRY_VOID(Mesh::create(groups, to.plan, options_.model));
+    result.groups_s = lap();
+    if (move_hook_) move_hook_("allocate");
+    COPUS_TRY(fresh, Layout::create(groups, next, ParameterStart::kUnset));
+    transfer = plan_transfer(change, mesh().rank);
+    return {};
+  });
+  if (!vote(unprepared)) return finish();
+  result.allocate_s = lap();
+
+  const std::string untransferred = attempt([&]() -> Result<void> {
+    reshard(transfer, change, *layout_, *fresh, world, options_.device);
+    if (move_hook_) move_hook_("transfer");
+    return {};
+  });
+  if (!vote(untransferred)) return finish();
+  result.transfer_s = lap();
+
+  // The point of no return: the old state is freed before the new one takes its place on the device.
+  if (move_hook_) move_hook_("commit");
+  layout_.reset();
+  fresh->settle(next);
+  layout_ = std::move(fresh);
+  result.commit_s = lap();
+  result.bytes_moved = transfer.moved;
+  result.done = true;
+  return finish();
 }
 
 // Passes of whole micro-batches as long as all replicas have one, then of one sequence each; a
@@ -187,16 +334,16 @@ Result<double> Trainer::evaluate(const Dataset& data, std::int64_t samples) {
         kPassesAtOnce, rows == 1 ? (end - first + dp - 1) / dp : (end - first) / (dp * rows));
     COPUS_TRY(const std::vector<MicroBatch> batches,
               load(data, Part::kHeldOut, first, passes, rows, end));
-    const Tensor losses = pipeline_->evaluate(batches, rows);
-    if (mesh_.last_stage() && mesh_.at.tp == 0) {
+    const Tensor losses = layout_->pipeline->evaluate(batches, rows);
+    if (mesh().last_stage() && mesh().at.tp == 0) {
       // Of this replica's samples, those before the end count.
-      const std::int64_t mine = first + mesh_.at.dp * passes * rows;
+      const std::int64_t mine = first + mesh().at.dp * passes * rows;
       const std::int64_t real = std::clamp<std::int64_t>((end - mine) / rows, 0, passes);
       sum.add_(losses.narrow(0, 0, real).sum() * static_cast<double>(rows));
     }
     first += dp * passes * rows;
   }
-  mesh_.world->all_reduce(sum);
+  mesh().world->all_reduce(sum);
   return sum.item<double>() / static_cast<double>(end);
 }
 
@@ -204,8 +351,8 @@ Result<double> Trainer::evaluate(const Dataset& data, std::int64_t samples) {
 std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sample) const {
   const auto finite = [](const Tensor& x) { return at::isfinite(x).all().item<bool>(); };
   std::string found[3];
-  for (const auto& parameters : parameters_) {
-    for (const Bucket& bucket : parameters->buckets()) {
+  for (const auto& own : parameters()) {
+    for (const Bucket& bucket : own->buckets()) {
       for (const PlacedTensor& tensor : bucket.tensors) {
         if (found[0].empty() && !finite(bucket.values.narrow(0, tensor.offset, tensor.size))) {
           found[0] = fmt::format("weight {}", tensor.spec.name);
@@ -219,36 +366,20 @@ std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sa
   const std::int64_t rows = options_.plan.micro_batch;
   for (std::int64_t i = 0; i < losses.numel() && found[1].empty(); ++i) {
     if (finite(losses[i])) continue;
-    const std::int64_t sample = first_sample + (mesh_.at.dp * losses.numel() + i) * rows;
+    const std::int64_t sample = first_sample + (mesh().at.dp * losses.numel() + i) * rows;
     found[1] = rows == 1 ? fmt::format("loss of sample {}", sample)
                          : fmt::format("loss of samples {} to {}", sample, sample + rows - 1);
   }
-  // Every rank's finding as a fixed number of bytes: the most basic cause wins, then the lowest
-  // rank.
-  constexpr std::int64_t kBytes = 256;
-  const std::int64_t world = mesh_.world->size();
-  const Tensor mine = at::zeros({kBytes}, at::kLong);
-  for (int kind = 0; kind < 3; ++kind) {
+  // The most basic cause wins, then the lowest rank.
+  std::string mine;
+  for (int kind = 0; kind < 3 && mine.empty(); ++kind) {
     if (found[kind].empty()) continue;
-    const std::string text =
-        fmt::format("{}{} is not finite on rank {}", kind, found[kind], mesh_.rank);
-    for (std::size_t i = 0; i < text.size() && i < kBytes - 1; ++i) {
-      mine[static_cast<std::int64_t>(i)] = static_cast<std::int64_t>(text[i]);
-    }
-    break;
+    mine = fmt::format("{}{:06}{} is not finite on rank {}", kind, mesh().rank, found[kind],
+                       mesh().rank);
   }
-  Tensor all = at::zeros({world, kBytes}, at::TensorOptions(at::kLong).device(options_.device));
-  mesh_.world->all_gather(all, mine.to(options_.device));
-  all = all.cpu();
-  std::string first;
-  for (std::int64_t r = 0; r < world; ++r) {
-    std::string text;
-    for (std::int64_t i = 0; i < kBytes && all[r][i].item<std::int64_t>() != 0; ++i) {
-      text.push_back(static_cast<char>(all[r][i].item<std::int64_t>()));
-    }
-    if (!text.empty() && (first.empty() || text[0] < first[0])) first = text;
-  }
-  return first.empty() ? "the sum of finite losses or gradients is not finite" : first.substr(1);
+  constexpr std::size_t kSortedBy = 7;
+  const std::string first = first_said(*mesh().world, options_.device, mine);
+  return first.empty() ? "the sum of finite losses or gradients is not finite" : first.substr(kSortedBy);
 }
 
 }  // namespace copus

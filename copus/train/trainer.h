@@ -1,36 +1,52 @@
 // Trainer: one rank's part of a training run, a step at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "copus/spec/schedule.h"
+#include "copus/goodput/configuration.h"
+#include "copus/goodput/noise_scale.h"
 #include "copus/train/adamw.h"
-#include "copus/train/buckets.h"
 #include "copus/train/data/dataset.h"
-#include "copus/train/pipeline.h"
+#include "copus/train/layout.h"
 
 namespace copus {
 
-enum class Compute { kFp32, kBf16 };
-
-struct TrainerOptions {
-  ModelSpec model;
-  ParallelPlan plan;
-  std::int64_t seq_len = 0;
-  std::int64_t global_batch = 0;
-  std::uint64_t seed = 1;
+struct TrainerOptions : LayoutOptions {
   AdamOptions adam;
   LrSchedule lr;
+  // The batch that the learning rate is meant for: at another it is scaled by the square root of
+  // their ratio. 0: whatever the batch is.
+  std::int64_t base_batch = 0;
   double clip_norm = 1.0;  // 0: no clipping
-  Compute compute = Compute::kFp32;
-  at::Device device = at::kCPU;
-  std::int64_t bucket_elements = 8 << 20;
+  // Norms for the noise scale are taken every so many steps; 0: so often that they cost less than 1%
+  // of a step, and every fourth at least.
+  std::int64_t noise_every = 0;
 };
 
 // What this engine cannot train, though it can be planned: the error names the field.
 Result<void> check_trainable(const TrainerOptions& options);
+
+// The micro-batches whose gradient's norm is taken before the rest is added, for the noise scale.
+// As many samples at every layout, where its micro-batch allows: those that a replica would have if
+// every rank were one, at most 8. 0: this configuration has no such part (one micro-batch, one
+// replica); all of them: the replica's own gradient serves.
+std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch);
+// Steps from one taking of norms to the next.
+std::int64_t noise_interval(const TrainerOptions& options);
+
+// What the noise scale is estimated from, in one step.
+struct NoiseNorms {
+  SquaredNorm first;   // of the step's first samples: the same ones at every layout
+  SquaredNorm global;  // of all
+  std::vector<SquaredNorm> all;  // every replica's prefix, every replica, all
+};
+
+// Sum of two hashes: of their halves, each modulo 2^32.
+std::uint64_t add_hashes(std::uint64_t a, std::uint64_t b);
 
 struct StepResult {
   double loss = 0;
@@ -41,8 +57,20 @@ struct StepResult {
   // transfer together.
   double total_s = 0, tp_wait_s = 0, pp_wait_s = 0, dp_wait_s = 0, optimizer_s = 0;
   double sync_wait_s = 0;  // at the step's one message between all ranks: for the slowest
+  std::optional<NoiseNorms> norms;  // where they were taken, and two batch sizes are there
+  // Sum over the step's samples of a hash of each one's place and tokens: the same at every layout.
+  std::uint64_t data_hash = 0;
   // Not empty: the loss or a gradient was NaN or infinite; says where. No weight was changed.
   std::string not_finite;
+};
+
+// What a move to another configuration took, in seconds, and moved.
+struct MoveResult {
+  bool done = false;
+  std::string error;  // not done: which rank, and why. The old layout is as it was.
+  double pause_s = 0;
+  double groups_s = 0, allocate_s = 0, transfer_s = 0, commit_s = 0;
+  std::int64_t bytes_moved = 0;  // between ranks, all together
 };
 
 class Trainer {
@@ -56,28 +84,39 @@ class Trainer {
   // ones at every layout.
   Result<double> evaluate(const Dataset& data, std::int64_t samples);
 
-  const Mesh& mesh() const { return mesh_; }
-  const std::vector<std::unique_ptr<ChunkParameters>>& parameters() const { return parameters_; }
+  // Goes on with another plan and batch, the same weights, moments and samples. Between two steps,
+  // on every rank alike. Where it is not possible the result says so and nothing has changed; an
+  // exception is one after which the run cannot go on. REQUIRES: the plan is valid.
+  MoveResult move(GroupCache& groups, const Configuration& to);
+
+  // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
+  // happens there.
+  void set_move_hook(std::function<void(const std::string&)> hook) { move_hook_ = std::move(hook); }
+
+  const TrainerOptions& options() const { return options_; }
+  const Mesh& mesh() const { return layout_->mesh; }
+  const std::vector<std::unique_ptr<ChunkParameters>>& parameters() const {
+    return layout_->parameters;
+  }
 
  private:
   explicit Trainer(const TrainerOptions& options) : options_(options) {}
   enum class Part { kTraining, kHeldOut };
   // `micro_batches` of `rows` sequences for this replica, of a run of samples that starts at
   // `first` and is dp times as long. Held-out samples from `end` on are stood in for by the first.
+  // `hash`: each sample's is added to it.
   Result<std::vector<MicroBatch>> load(const Dataset& data, Part part, std::int64_t first,
                                        std::int64_t micro_batches, std::int64_t rows,
-                                       std::int64_t end = 0) const;
+                                       std::int64_t end = 0, std::uint64_t* hash = nullptr) const;
+  NoiseNorms noise_norms(std::int64_t prefix, double first_sum, double prefix_sum,
+                         double replica_sum, double global) const;
   // Moves the groups' waiting times into `result`.
   void take_waits(StepResult& result) const;
   std::string find_not_finite(const Tensor& losses, std::int64_t first_sample) const;
 
   TrainerOptions options_;
-  Mesh mesh_;
-  Schedule schedule_;
-  std::unique_ptr<Partition> partition_;
-  std::vector<std::unique_ptr<ChunkParameters>> parameters_;
-  std::vector<std::unique_ptr<ModelChunk>> chunks_;
-  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Layout> layout_;
+  std::function<void(const std::string&)> move_hook_;
   std::int64_t updates_ = 0;
 };
 

@@ -1,9 +1,8 @@
-#include "copus/train/parameters.h"
+#include "copus/train/state/parameters.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "copus/interop/hf_config.h"
 
@@ -14,11 +13,6 @@ ModelSpec model_of(const char* name) {
   Result<ModelSpec> model = load_model(name);
   EXPECT_TRUE(model.has_value());
   return std::move(model).value();
-}
-
-std::int64_t elements(const TensorSpec& tensor) {
-  return std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1},
-                         std::multiplies<>());
 }
 
 class Catalog : public ::testing::TestWithParam<const char*> {};
@@ -38,7 +32,7 @@ TEST_P(Catalog, ParametersOfAllChunksAddUpToTheModels) {
     for (std::int64_t chunk = 0; chunk < pp; ++chunk) {
       for (const ParameterSpec& parameter :
            chunk_parameters(model, chunk_spec(model, plan, chunk))) {
-        for (const TensorSpec& tensor : parameter.tensors) total += elements(tensor);
+        for (const TensorSpec& tensor : parameter.tensors) total += element_count(tensor.shape);
       }
     }
     // The last stage holds a copy of a tied embedding.

@@ -1,8 +1,11 @@
-#include "copus/train/parameters.h"
+#include "copus/train/state/parameters.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <numbers>
+#include <numeric>
 
 #include "copus/base/check.h"
 
@@ -173,6 +176,10 @@ std::vector<std::int64_t> local_shape(const TensorSpec& tensor, const Shard& sha
   return shape;
 }
 
+std::int64_t element_count(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 ChunkSpec chunk_spec(const ModelSpec& model, const ParallelPlan& plan, std::int64_t index) {
   ChunkSpec chunk;
   chunk.index = index;
@@ -189,6 +196,14 @@ std::vector<ParameterSpec> chunk_parameters(const ModelSpec& model, const ChunkS
   for (std::int64_t i = 0; i < chunk.layers; ++i) lister.layer(chunk.first_layer + i);
   if (chunk.heads) lister.head(chunk.embeds);
   return lister.take();
+}
+
+std::vector<TensorSpec> model_tensors(const ModelSpec& model) {
+  std::vector<TensorSpec> tensors;
+  for (ParameterSpec& parameter : chunk_parameters(model, chunk_spec(model, {}, 0))) {
+    std::move(parameter.tensors.begin(), parameter.tensors.end(), std::back_inserter(tensors));
+  }
+  return tensors;
 }
 
 void initial_values(const TensorSpec& tensor, std::uint64_t seed, std::int64_t begin,

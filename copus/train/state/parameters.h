@@ -47,6 +47,7 @@ struct Shard {
 Shard shard_of(const TensorSpec& tensor, std::int64_t tp, std::int64_t rank);
 // Shape on the rank, padded.
 std::vector<std::int64_t> local_shape(const TensorSpec& tensor, const Shard& shard);
+std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
 // A run of consecutive layers, with what stands before the first and after the last.
 struct ChunkSpec {
@@ -67,6 +68,8 @@ ChunkSpec chunk_spec(const ModelSpec& model, const ParallelPlan& plan, std::int6
 // Matrices are [out, in]. With tied embeddings the head is embed.tokens.weight; a chunk that holds
 // both ends lists it once.
 std::vector<ParameterSpec> chunk_parameters(const ModelSpec& model, const ChunkSpec& chunk);
+// All tensors of the model in forward order, each once.
+std::vector<TensorSpec> model_tensors(const ModelSpec& model);
 
 // Fills `out` with the values that row-major elements [begin, begin + count) of a tensor start
 // with: a function of the seed, the tensor's name and the element's index alone.

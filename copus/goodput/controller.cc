@@ -1,0 +1,197 @@
+#include "copus/goodput/controller.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+bool contains(const std::vector<Configuration>& list, const Configuration& at) {
+  return std::find(list.begin(), list.end(), at) != list.end();
+}
+
+}  // namespace
+
+Controller::Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
+                       std::function<double(const Configuration&, const Configuration&)> pause_s)
+    : options_(options),
+      candidates_(std::move(candidates)),
+      now_(std::move(start)),
+      predicted_pause_s_(std::move(pause_s)),
+      noise_(options.noise),
+      times_(options.times),
+      in_place_pause_s_(options.in_place_pause_s) {
+  const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
+                                  [&](const Candidate& c) { return c.at == now_.at; });
+  if (!listed) candidates_.push_back(now_);
+}
+
+std::optional<NoiseTerms> Controller::observe(const StepReport& step) {
+  ++steps_here_;
+  if (steps_here_ > options_.warm_steps) times_.observe(now_, step.seconds);
+  return noise_.observe(now_.at.global_batch, step.norms);
+}
+
+bool Controller::due(const ControllerOptions& options, std::int64_t step) {
+  return step % options.decide_every == 0;
+}
+
+Decision Controller::consider(std::optional<double> remaining_s) {
+  if (probing_) return probing_->left.empty() ? finish_probing(remaining_s) : probe_next();
+  const Situation at = situation(remaining_s);
+  probing_ = plan_probing(at);
+  return probing_ ? probe_next() : decide(options_.policy, at);
+}
+
+void Controller::moved(const Decision& decision, const MoveReport& report) {
+  COPUS_CHECK(decision.move);
+  steps_here_ = 0;
+  if (!report.done) {
+    refused_.push_back(decision.to);
+    return;
+  }
+  if (same_placement(now_.at.plan, decision.to.plan)) {
+    in_place_pause_s_ = report.pause_s;
+  } else {
+    predicted_pauses_s_ += predicted_pause_s_(now_.at, decision.to);
+    measured_pauses_s_ += report.pause_s;
+  }
+  came_from_ = now_.at;
+  now_ = find(decision.to);
+}
+
+const Candidate& Controller::find(const Configuration& at) const {
+  const auto found = std::find_if(candidates_.begin(), candidates_.end(),
+                                  [&](const Candidate& candidate) { return candidate.at == at; });
+  COPUS_CHECK(found != candidates_.end());
+  return *found;
+}
+
+std::optional<double> Controller::goodput(const Candidate& at) const {
+  const std::optional<NoiseEstimate> estimate = noise();
+  if (!estimate || !std::isfinite(estimate->gns) || estimate->gns <= 0) return std::nullopt;
+  const auto batch = static_cast<double>(at.at.global_batch);
+  return copus::goodput(options_.policy.kind, batch / times_.believe(at).seconds, batch,
+                        options_.policy.calibration * estimate->gns);
+}
+
+double Controller::pause_s(const Configuration& from, const Configuration& to) const {
+  if (same_placement(from.plan, to.plan)) return in_place_pause_s_;
+  const double ratio = predicted_pauses_s_ > 0 ? measured_pauses_s_ / predicted_pauses_s_ : 1;
+  return ratio * predicted_pause_s_(from, to);
+}
+
+Choice Controller::choice(const Candidate& candidate) const {
+  return {candidate.at, times_.believe(candidate).seconds, times_.ratio_sd(candidate, now_),
+          pause_s(now_.at, candidate.at)};
+}
+
+Situation Controller::situation(std::optional<double> remaining_s) const {
+  Situation at;
+  at.now = choice(now_);
+  for (const Candidate& candidate : candidates_) {
+    if (!contains(refused_, candidate.at)) at.choices.push_back(choice(candidate));
+  }
+  at.noise = noise();
+  at.steps_here = steps_here_;
+  at.came_from = came_from_;
+  at.remaining_s = remaining_s;
+  return at;
+}
+
+// A change of layout that would be made if step times were certain, and they are not.
+std::optional<Controller::Probing> Controller::plan_probing(const Situation& situation) const {
+  if (options_.probe <= 0) return std::nullopt;
+  PolicyOptions bold = options_.policy;
+  bold.caution = 0;
+  const Decision wanted = decide(bold, situation);
+  if (!wanted.move || same_placement(wanted.to.plan, now_.at.plan)) return std::nullopt;
+
+  const Choice target = choice(find(wanted.to));
+  std::vector<Choice> rivals;
+  for (const Choice& rival : situation.choices) {
+    // With one standard deviation of luck each way it would be the faster of the two.
+    const bool close =
+        rival.step_s / (1 + rival.relative_sd) <= target.step_s * (1 + target.relative_sd);
+    if (close && rival.at.global_batch == target.at.global_batch &&
+        rival.relative_sd > options_.probe_sd && !contains(probed_, rival.at) &&
+        !same_placement(rival.at.plan, now_.at.plan)) {
+      rivals.push_back(rival);
+    }
+  }
+  std::stable_sort(rivals.begin(), rivals.end(),
+                   [](const Choice& a, const Choice& b) { return a.step_s < b.step_s; });
+
+  // As many as the expected saving pays for.
+  const double left_s = situation.remaining_s.value_or(options_.policy.horizon_s);
+  double budget_s = left_s * wanted.gain / (1 + wanted.gain);
+  Probing probing{now_.at, {}, {}};
+  for (const Choice& rival : rivals) {
+    budget_s -= pause_s(probing.left.empty() ? now_.at : probing.left.back(), rival.at);
+    if (budget_s < 0 || static_cast<std::int64_t>(probing.left.size()) == options_.probe) break;
+    probing.left.push_back(rival.at);
+  }
+  if (probing.left.empty()) return std::nullopt;
+  std::reverse(probing.left.begin(), probing.left.end());
+  return probing;
+}
+
+Decision Controller::probe_next() {
+  const Configuration next = probing_->left.back();
+  probing_->left.pop_back();
+  probing_->tried.push_back(next);
+  probed_.push_back(next);
+
+  Decision decision;
+  decision.move = true;
+  decision.to = next;
+  decision.candidates = static_cast<std::int64_t>(probing_->left.size()) + 1;
+  decision.goodput = goodput().value_or(0);
+  if (decision.goodput > 0) {
+    decision.gain = goodput(find(next)).value_or(0) / decision.goodput - 1;
+    decision.critical_batch = options_.policy.calibration * noise()->gns;
+  }
+  const StepTime believed = times_.believe(find(next));
+  decision.why = fmt::format("{}: a try; a step is believed to take {}, give or take {:.0f}%",
+                             to_text(next), human_seconds(believed.seconds),
+                             100 * times_.ratio_sd(find(next), now_));
+  return decision;
+}
+
+// All are measured now: where to be is a matter of their Goodput and of one more pause.
+Decision Controller::finish_probing(std::optional<double> remaining_s) {
+  const Probing done = *std::exchange(probing_, std::nullopt);
+  PolicyOptions measured = options_.policy;
+  measured.margin = measured.batch_margin = 0;
+  measured.dwell_steps = 0;
+  measured.widest_spread = std::numeric_limits<double>::infinity();
+  Situation at = situation(remaining_s);
+  std::erase_if(at.choices, [&](const Choice& c) {
+    return c.at != done.home && !contains(done.tried, c.at);
+  });
+  Decision decision = decide(measured, at);
+  decision.why = fmt::format("after {} {}: {}", done.tried.size(),
+                             done.tried.size() == 1 ? "try" : "tries", decision.why);
+  return decision;
+}
+
+Result<void> drive(Job& job, Controller& controller) {
+  while (!job.done()) {
+    COPUS_TRY(const StepReport step, job.step());
+    const std::optional<NoiseTerms> terms = controller.observe(step);
+    COPUS_TRY_VOID(job.observed(step, terms, controller));
+    if (job.done() || !Controller::due(controller.options(), step.step)) continue;
+    const Decision decision = controller.consider(job.remaining_s());
+    COPUS_TRY_VOID(job.decided(decision));
+    if (!decision.move) continue;
+    COPUS_TRY(const MoveReport report, job.move(decision.to));
+    controller.moved(decision, report);
+  }
+  return {};
+}
+
+}  // namespace copus

@@ -1,0 +1,1 @@
+#include "copus/goodput/configuration.h"

@@ -1,0 +1,251 @@
+#include "copus/goodput/policy.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull};
+constexpr double kIntervalSds = 1.96;  // a 95% interval's half width
+
+// What a choice may lack, in the order in which it is asked.
+enum class Bar { kMargin, kCertainty, kPause, kDwell };
+
+struct Rated {
+  const Choice* choice = nullptr;
+  double goodput = 0;
+  double gain = 0;
+};
+
+// The gradient noise scale is of use where it is a number above 0.
+bool known(const std::optional<NoiseEstimate>& noise) {
+  return noise && std::isfinite(noise->gns) && noise->gns > 0;
+}
+
+class Judge {
+ public:
+  // REQUIRES: the noise scale is known.
+  Judge(const PolicyOptions& options, const Situation& situation)
+      : options_(options), at_(situation), noise_(*situation.noise) {}
+
+  double critical_batch() const { return options_.calibration * noise_.gns; }
+
+  double goodput_of(const Choice& choice) const {
+    const auto batch = static_cast<double>(choice.at.global_batch);
+    return goodput(options_.kind, batch / choice.step_s, batch, critical_batch());
+  }
+
+  bool allowed(const Choice& choice) const {
+    const double ratio = batch_ratio(choice);
+    const double slack = 1e-9;  // 3 x 2 / 2 must not be above 3
+    return choice.at != at_.now.at && choice.step_s > 0 && ratio <= options_.growth + slack &&
+           ratio >= 1 / options_.growth - slack && (options_.adapt == Adapt::kFull || stays(choice));
+  }
+
+  Rated rate(const Choice& choice) const {
+    const double there = goodput_of(choice);
+    return {&choice, there, there / goodput_of(at_.now) - 1};
+  }
+
+  // By Goodput. Equals: the lesser change first, then the simpler plan, then by name.
+  bool better(const Rated& a, const Rated& b) const {
+    if (a.goodput != b.goodput) return a.goodput > b.goodput;
+    auto rank = [&](const Choice& choice) {
+      const ParallelPlan& plan = choice.at.plan;
+      return std::tuple(!stays(choice), std::abs(std::log(batch_ratio(choice))),
+                        plan.tp * plan.cp * plan.pp * plan.vp, to_text(choice.at));
+    };
+    return rank(*a.choice) < rank(*b.choice);
+  }
+
+  std::optional<Bar> missing(const Rated& rated) const {
+    if (!(rated.gain > 0 && rated.gain >= margin(rated))) return Bar::kMargin;
+    if (!(std::log1p(rated.gain) > options_.caution * gain_sd(*rated.choice)))
+      return Bar::kCertainty;
+    if (!(saved_s(rated) > rated.choice->pause_s)) return Bar::kPause;
+    if (at_.steps_here < dwell(rated)) return Bar::kDwell;
+    return std::nullopt;
+  }
+
+  // "dp2.tp1.pp1.mb4 at batch 32: Goodput +14.2% (speed x1.31, efficiency x0.87; critical batch 85)".
+  std::string describe(const Rated& rated) const {
+    const Choice& to = *rated.choice;
+    const auto batch = static_cast<double>(to.at.global_batch);
+    const auto batch_now = static_cast<double>(at_.now.at.global_batch);
+    const double speed = batch_ratio(to) * at_.now.step_s / to.step_s;
+    const double efficiency = statistical_efficiency(batch, critical_batch()) /
+                              statistical_efficiency(batch_now, critical_batch());
+    std::string text = fmt::format("{}: Goodput {:+.1f}% (speed x{:.2f}, efficiency x{:.2f}",
+                                   to_text(to.at), 100 * rated.gain, speed, efficiency);
+    if (options_.kind == GoodputKind::kLrAware) {
+      text += fmt::format(", learning rate x{:.2f}", learning_rate_factor(batch, batch_now));
+    }
+    return text + fmt::format("; critical batch {})", human_count(critical_batch()));
+  }
+
+  std::string describe_pause(const Rated& rated) const {
+    const double pause_s = rated.choice->pause_s;
+    if (pause_s <= 0) return "";
+    // In t seconds there, gain*t seconds of being here are won.
+    return fmt::format(", pays its {} in {}", human_seconds(pause_s),
+                       human_seconds(pause_s / rated.gain));
+  }
+
+  std::string describe_lack(const Rated& rated, Bar bar) const {
+    const bool in_place = stays(*rated.choice);
+    switch (bar) {
+      case Bar::kMargin:
+        return fmt::format("; a change of {} has to gain {:.3g}%", in_place ? "batch" : "layout",
+                           100 * margin(rated));
+      case Bar::kCertainty:
+        return fmt::format("; uncertain by {:.1f}%", 100 * gain_sd(*rated.choice));
+      case Bar::kPause:
+        return fmt::format("; its pause of {} would save only {} in the {} that {}",
+                           human_seconds(rated.choice->pause_s), human_seconds(saved_s(rated)),
+                           human_seconds(left_s()), at_.remaining_s ? "are left" : "are counted on");
+      case Bar::kDwell:
+        return fmt::format("; {} of {} steps here{}", at_.steps_here, dwell(rated),
+                           undoes(rated.choice->at) ? " before a move is undone" : "");
+    }
+    return "";
+  }
+
+ private:
+  bool stays(const Choice& choice) const {
+    return same_placement(choice.at.plan, at_.now.at.plan);
+  }
+  double batch_ratio(const Choice& choice) const {
+    return static_cast<double>(choice.at.global_batch) /
+           static_cast<double>(at_.now.at.global_batch);
+  }
+  double margin(const Rated& rated) const {
+    return stays(*rated.choice) ? options_.batch_margin : options_.margin;
+  }
+
+  // One standard deviation of the logarithm of the Goodput ratio. Two independent sources: the
+  // ratio of the step times, and the noise scale. The latter acts on the ratio of the efficiencies
+  // alone, which moves by much less than the noise scale itself: it is taken as what the gain loses
+  // where the noise scale is one standard deviation off, to the side that is worse for this choice.
+  // A gain is not asked to survive both ends of the whole interval: Goodput is flat around its
+  // best batch, so what a 5% gain loses there is of its own size, and growth would wait for an
+  // interval that no longer matters.
+  double gain_sd(const Choice& choice) const {
+    auto one_sd_towards = [&](double end) {
+      const double nearest = noise_.gns * 1e-3;  // an end at 0 says as little as a very small one
+      return noise_.gns * std::pow(std::max(end, nearest) / noise_.gns, 1 / kIntervalSds);
+    };
+    const double expected = efficiency_ratio(choice, noise_.gns);
+    const double worst = std::min(efficiency_ratio(choice, one_sd_towards(noise_.low)),
+                                  efficiency_ratio(choice, one_sd_towards(noise_.high)));
+    const double by_noise = std::max(0.0, std::log(expected / worst));
+    return std::hypot(choice.relative_sd, by_noise);
+  }
+  double efficiency_ratio(const Choice& choice, double gns) const {
+    auto efficiency = [&](const Configuration& at) {
+      return statistical_efficiency(static_cast<double>(at.global_batch),
+                                    options_.calibration * gns);
+    };
+    return efficiency(choice.at) / efficiency(at_.now.at);
+  }
+
+  double left_s() const { return at_.remaining_s.value_or(options_.horizon_s); }
+  // What takes left_s() here takes less there.
+  double saved_s(const Rated& rated) const { return left_s() * rated.gain / (1 + rated.gain); }
+
+  // Whether the last move is taken back by this one, as a whole or in part.
+  bool undoes(const Configuration& to) const {
+    if (!at_.came_from) return false;
+    const Configuration& before = *at_.came_from;
+    const Configuration& now = at_.now.at;
+    const bool batch_back = (before.global_batch < now.global_batch && to.global_batch < now.global_batch) ||
+                            (before.global_batch > now.global_batch && to.global_batch > now.global_batch);
+    const bool layout_back =
+        !same_placement(before.plan, now.plan) && same_placement(before.plan, to.plan);
+    return to == before || batch_back || layout_back;
+  }
+  std::int64_t dwell(const Rated& rated) const {
+    return (undoes(rated.choice->at) ? 2 : 1) * options_.dwell_steps;
+  }
+
+  const PolicyOptions& options_;
+  const Situation& at_;
+  const NoiseEstimate& noise_;
+};
+
+}  // namespace
+
+std::string_view to_string(Adapt adapt) {
+  switch (adapt) {
+    case Adapt::kOff:
+      return "off";
+    case Adapt::kBatch:
+      return "batch";
+    case Adapt::kFull:
+      return "full";
+  }
+  return "";
+}
+
+Result<Adapt> parse_adapt(std::string_view text) {
+  std::vector<std::string> names;
+  for (const Adapt adapt : kAdapts) {
+    if (text == to_string(adapt)) return adapt;
+    names.emplace_back(to_string(adapt));
+  }
+  return make_error("adapt: got {:?}; want {}", text.substr(0, 40), join_or(names));
+}
+
+Decision decide(const PolicyOptions& options, const Situation& situation) {
+  Decision decision;
+  decision.to = situation.now.at;
+  if (!known(situation.noise)) {
+    decision.why =
+        options.adapt == Adapt::kOff ? "adapting is off" : "the noise scale is not known yet";
+    return decision;
+  }
+  const Judge judge(options, situation);
+  decision.critical_batch = judge.critical_batch();
+  decision.goodput = judge.goodput_of(situation.now);
+  if (options.adapt == Adapt::kOff) {
+    decision.why = "adapting is off";
+    return decision;
+  }
+  if (const NoiseEstimate& noise = *situation.noise; !(noise.spread() <= options.widest_spread)) {
+    decision.why = fmt::format(
+        "the noise scale is {}, between {} and {}: x{:.1f} apart, want at most x{:.1f}",
+        human_count(noise.gns), human_count(noise.low), human_count(noise.high), noise.spread(),
+        options.widest_spread);
+    return decision;
+  }
+
+  std::optional<Rated> top, pick;  // the best of all, and of those that lack nothing
+  for (const Choice& choice : situation.choices) {
+    if (!judge.allowed(choice)) continue;
+    ++decision.candidates;
+    const Rated rated = judge.rate(choice);
+    if (!top || judge.better(rated, *top)) top = rated;
+    if (!judge.missing(rated) && (!pick || judge.better(rated, *pick))) pick = rated;
+  }
+  if (pick) {
+    decision.move = true;
+    decision.to = pick->choice->at;
+    decision.gain = pick->gain;
+    decision.why = judge.describe(*pick) + judge.describe_pause(*pick);
+  } else if (top && top->gain > 0) {
+    decision.to = top->choice->at;
+    decision.gain = top->gain;
+    decision.why = judge.describe(*top) + judge.describe_lack(*top, *judge.missing(*top));
+  } else if (top) {
+    decision.why = "best where it is; next is " + judge.describe(*top);
+  } else {
+    decision.why = "no other configuration is allowed";
+  }
+  return decision;
+}
+
+}  // namespace copus

@@ -1,0 +1,64 @@
+#include "copus/train/layout.h"
+
+namespace copus {
+
+Result<std::unique_ptr<Layout>> Layout::create(GroupCache& groups, const LayoutOptions& options,
+                                               ParameterStart start) {
+  const ParallelPlan& plan = options.plan;
+  std::unique_ptr<Layout> layout(new Layout);
+  COPUS_TRY(layout->schedule, make_schedule(plan.schedule, plan.pp, plan.vp,
+                                            plan.micro_batches(options.global_batch)));
+  COPUS_TRY(layout->mesh, Mesh::create(groups, plan, options.model));
+  const BucketOptions bucket_options{.dtype = options.dtype(),
+                                     .device = options.device,
+                                     .bucket_elements = options.bucket_elements,
+                                     .seed = options.seed,
+                                     .start = start};
+  for (std::int64_t i = 0; i < plan.vp; ++i) {
+    layout->parameters.push_back(std::make_unique<ChunkParameters>(
+        options.model, chunk_spec(options.model, plan, layout->mesh.at.pp + i * plan.pp),
+        layout->mesh, bucket_options));
+  }
+  if (start == ParameterStart::kInitial) layout->build_chunks(options);
+  return layout;
+}
+
+void Layout::settle(const LayoutOptions& options) {
+  for (auto& own : parameters) own->settle(options.device);
+  build_chunks(options);
+}
+
+Result<void> Layout::reshape(const LayoutOptions& options) {
+  const ParallelPlan& plan = options.plan;
+  COPUS_TRY(schedule, make_schedule(plan.schedule, plan.pp, plan.vp,
+                                    plan.micro_batches(options.global_batch)));
+  mesh.plan = plan;
+  pipeline.reset();
+  chunks_.clear();
+  build_chunks(options);
+  return {};
+}
+
+void Layout::build_chunks(const LayoutOptions& options) {
+  const ParallelPlan& plan = options.plan;
+  if (plan.tp > 1) {
+    partition_ = std::make_unique<TensorParallel>(*mesh.tp, options.model.vocab, plan.sp);
+  } else {
+    partition_ = std::make_unique<Partition>();
+  }
+  std::vector<LocalChunk> local;
+  for (std::int64_t i = 0; i < plan.vp; ++i) {
+    ChunkParameters& own = *parameters[static_cast<std::size_t>(i)];
+    chunks_.push_back(std::make_unique<ModelChunk>(
+        options.model, chunk_spec(options.model, plan, mesh.at.pp + i * plan.pp), own.values(),
+        *partition_, plan.recompute, options.seq_len));
+    local.push_back({chunks_.back().get(), &own});
+  }
+  pipeline = std::make_unique<Pipeline>(
+      mesh, std::move(local),
+      std::vector<std::int64_t>{plan.micro_batch, partition_->positions(options.seq_len).second,
+                                options.model.hidden},
+      at::TensorOptions().dtype(options.dtype()).device(options.device));
+}
+
+}  // namespace copus

@@ -1,0 +1,61 @@
+// Layout: everything of a rank that the plan shapes: its groups, its part of the model, its order
+// of work. A run that changes its plan replaces it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "copus/spec/schedule.h"
+#include "copus/train/buckets.h"
+#include "copus/train/model.h"
+#include "copus/train/partition.h"
+#include "copus/train/pipeline.h"
+
+namespace copus {
+
+enum class Compute { kFp32, kBf16 };
+
+struct LayoutOptions {
+  ModelSpec model;
+  ParallelPlan plan;
+  std::int64_t seq_len = 0;
+  std::int64_t global_batch = 0;
+  std::uint64_t seed = 1;
+  Compute compute = Compute::kFp32;
+  at::Device device = at::kCPU;
+  std::int64_t bucket_elements = 8 << 20;
+  int ranks_per_node = 1;
+
+  at::ScalarType dtype() const {
+    return compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat;
+  }
+};
+
+class Layout {
+ public:
+  // Every rank calls this with the same options. kInitial: the weights that a run begins with.
+  // kUnset: weights and optimizer state are allocated on the host, to be filled in; then settle()
+  // makes it one to train with.
+  static Result<std::unique_ptr<Layout>> create(GroupCache& groups, const LayoutOptions& options,
+                                                ParameterStart start);
+  void settle(const LayoutOptions& options);
+
+  // Another micro-batch, batch, recompute or sequence parallelism: no state moves, no message is
+  // sent. On an error nothing has changed.
+  // REQUIRES: same_placement(), and the plan is valid for the batch.
+  Result<void> reshape(const LayoutOptions& options);
+
+  Mesh mesh;
+  Schedule schedule;
+  std::vector<std::unique_ptr<ChunkParameters>> parameters;  // of this rank's chunks, in model order
+  std::unique_ptr<Pipeline> pipeline;
+
+ private:
+  Layout() = default;
+  void build_chunks(const LayoutOptions& options);
+
+  std::unique_ptr<Partition> partition_;
+  std::vector<std::unique_ptr<ModelChunk>> chunks_;
+};
+
+}  // namespace copus

@@ -1,0 +1,25 @@
+// Reshard: weights and optimizer state of a live run, from one layout's buckets into another's.
+#pragma once
+
+#include <cstdint>
+
+#include "copus/train/layout.h"
+#include "copus/train/state/transfer.h"
+
+namespace copus {
+
+struct ReshardOptions {
+  // Bytes of one message, and messages of a rank that may be on their way at once: what a move takes
+  // beside the two layouts' own memory.
+  std::int64_t message_bytes = 8 << 20;
+  int messages = 8;
+};
+
+// Fills `fresh` (kUnset) from `old`: what the rank holds already is copied, the rest is sent by
+// whoever the plan says, straight from rank to rank. `old` is only read. Every rank calls this with
+// the same change. Throws CommError.
+void reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
+             const Layout& fresh, const Comm& world, at::Device device,
+             const ReshardOptions& options = {});
+
+}  // namespace copus

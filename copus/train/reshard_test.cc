@@ -1,0 +1,324 @@
+// Moving a live run: nothing of its state changes, training goes on as if it had always been there,
+// no sample is lost, and a move that fails leaves the run where it was.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "copus/train/random_plans.h"
+#include "copus/train/rank_threads.h"
+#include "copus/train/test_models.h"
+#include "copus/train/trainer.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kSeqLen = 16, kBatch = 16;
+
+TrainerOptions options_for(const std::string& model, const ParallelPlan& plan) {
+  TrainerOptions options;
+  options.model = testing_models::model_named(model);
+  options.plan = plan;
+  options.seq_len = kSeqLen;
+  options.global_batch = kBatch;
+  options.base_batch = kBatch;
+  options.lr = {.peak = 1e-3, .floor = 1e-4, .warmup_samples = 80, .decay_samples = 960};
+  options.bucket_elements = 4000;  // several buckets
+  return options;
+}
+
+ParallelPlan plan_of(const std::string& text) {
+  Result<PartialPlan> plan = parse_plan_text(text, "--plan");
+  EXPECT_TRUE(plan.has_value()) << plan.error().message;
+  return plan->plan;
+}
+
+Dataset open_builtin() {
+  Result<Dataset> data = Dataset::open({"builtin"}, {.seq_len = kSeqLen, .seed = 7, .vocab = 251});
+  EXPECT_TRUE(data.has_value()) << data.error().message;
+  return std::move(data).value();
+}
+
+void train(Trainer& trainer, const Dataset& data, std::int64_t& consumed, int steps,
+           std::vector<double>* losses = nullptr, std::uint64_t* hash = nullptr) {
+  for (int i = 0; i < steps; ++i) {
+    const Result<StepResult> done = trainer.step(data, consumed);
+    ASSERT_TRUE(done.has_value()) << done.error().message;
+    ASSERT_EQ(done->not_finite, "");
+    consumed += trainer.options().global_batch;
+    if (losses != nullptr) losses->push_back(done->loss);
+    if (hash != nullptr) *hash = add_hashes(*hash, done->data_hash);
+  }
+}
+
+// This rank's state, bit for bit.
+std::vector<Tensor> state_of(const Trainer& trainer) {
+  std::vector<Tensor> state;
+  for (const auto& parameters : trainer.parameters()) {
+    for (const Bucket& bucket : parameters->buckets()) {
+      for (const Tensor& x : {bucket.values, bucket.master, bucket.moment1, bucket.moment2}) {
+        state.push_back(x.clone());
+      }
+    }
+  }
+  return state;
+}
+
+bool equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!at::equal(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+// Whole tensors by name, from the parts of all ranks: weights, and each moment.
+class Whole {
+ public:
+  void add(const Trainer& trainer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& parameters : trainer.parameters()) {
+      for (const Bucket& bucket : parameters->buckets()) {
+        for (const PlacedTensor& tensor : bucket.tensors) {
+          put("weight", tensor, bucket.values, 0, bucket.padded);
+          put("master", tensor, bucket.master, bucket.owned_begin, bucket.owned_length);
+          put("moment1", tensor, bucket.moment1, bucket.owned_begin, bucket.owned_length);
+          put("moment2", tensor, bucket.moment2, bucket.owned_begin, bucket.owned_length);
+        }
+      }
+    }
+  }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+
+ private:
+  // `flat` is the bucket's elements [begin, begin + length); others stay what they are.
+  void put(const char* kind, const PlacedTensor& tensor, const Tensor& flat, std::int64_t begin,
+           std::int64_t length) {
+    Tensor& all = tensors_[fmt::format("{} {}", kind, tensor.spec.name)];
+    if (!all.defined()) all = at::full(tensor.spec.shape, NAN);
+    const std::int64_t dim = tensor.spec.cut == Cut::kColumns ? 1 : 0;
+    const Tensor place = all.narrow(dim, tensor.shard.begin, tensor.shard.length);
+    const std::int64_t from = std::max(tensor.offset, begin);
+    const std::int64_t to = std::min(tensor.offset + tensor.size, begin + length);
+    if (from >= to) return;
+    Tensor part = at::full({tensor.size}, NAN);
+    part.narrow(0, from - tensor.offset, to - from)
+        .copy_(flat.narrow(0, from - begin, to - from));
+    part = part.view(local_shape(tensor.spec, tensor.shard)).narrow(dim, 0, tensor.shard.length);
+    // Whoever holds an element holds the same.
+    const Tensor known = at::isfinite(place).logical_and(at::isfinite(part));
+    EXPECT_TRUE(at::equal(place.masked_select(known), part.masked_select(known)))
+        << kind << " " << tensor.spec.name;
+    place.copy_(at::where(at::isfinite(part), part, place));
+  }
+  std::map<std::string, Tensor> tensors_;
+  std::mutex mutex_;
+};
+
+void expect_same(const Whole& a, const Whole& b, const std::string& where) {
+  ASSERT_EQ(a.tensors().size(), b.tensors().size());
+  for (const auto& [name, tensor] : a.tensors()) {
+    EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << name << " " << where;
+    EXPECT_TRUE(at::equal(tensor, b.tensors().at(name))) << name << " " << where;
+  }
+}
+
+struct Trial {
+  int ranks;
+  const char* model;
+  Compute compute;
+  int pairs;
+};
+void PrintTo(const Trial& t, std::ostream* out) {
+  *out << t.ranks << " ranks " << t.model << (t.compute == Compute::kBf16 ? " bf16" : " fp32");
+}
+class RandomPairs : public ::testing::TestWithParam<Trial> {};
+
+// From a random layout to another and back, again and again, with a step in between.
+TEST_P(RandomPairs, StateIsBitEqual) {
+  const Trial trial = GetParam();
+  std::mt19937 random(static_cast<unsigned>(trial.ranks * 131 + trial.pairs));
+  const ModelSpec model = testing_models::model_named(trial.model);
+  std::vector<ParallelPlan> plans;
+  for (int i = 0; i <= trial.pairs; ++i) {
+    plans.push_back(random_plan(random, model, trial.ranks, kSeqLen, kBatch));
+  }
+  std::vector<Whole> before(plans.size()), after(plans.size());
+  run_ranks(trial.ranks, [&](int, GroupCache& groups) {
+    const Dataset data = open_builtin();
+    TrainerOptions options = options_for(trial.model, plans[0]);
+    options.compute = trial.compute;
+    Result<std::unique_ptr<Trainer>> made = Trainer::create(groups, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    Trainer& trainer = **made;
+    std::int64_t consumed = 0;
+    for (std::size_t i = 1; i < plans.size(); ++i) {
+      train(trainer, data, consumed, 1);
+      const std::vector<Tensor> old = state_of(trainer);
+      before[i].add(trainer);
+      const MoveResult there = trainer.move(groups, {plans[i], kBatch});
+      ASSERT_TRUE(there.done) << there.error;
+      after[i].add(trainer);
+      const MoveResult back = trainer.move(groups, {plans[i - 1], kBatch});
+      ASSERT_TRUE(back.done) << back.error;
+      EXPECT_TRUE(equal(old, state_of(trainer)))
+          << short_name(plans[i - 1]) << " -> " << short_name(plans[i]) << " -> back";
+      ASSERT_TRUE(trainer.move(groups, {plans[i], kBatch}).done);
+    }
+  });
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    expect_same(before[i], after[i], short_name(plans[i - 1]) + " -> " + short_name(plans[i]));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Reshard, RandomPairs,
+                         ::testing::Values(Trial{2, "llama", Compute::kFp32, 20},
+                                           Trial{4, "tied", Compute::kFp32, 40},
+                                           Trial{6, "gpt2", Compute::kFp32, 30},
+                                           Trial{8, "llama", Compute::kFp32, 40},
+                                           Trial{8, "tied", Compute::kFp32, 30},
+                                           Trial{8, "qwen3", Compute::kBf16, 30},
+                                           Trial{4, "gpt2", Compute::kBf16, 20}));
+
+TEST(Move, TrainsOnAsIfAlwaysThere) {
+  const std::vector<std::pair<const char*, const char*>> moves = {
+      {"dp=4,micro_batch=2", "pp=4,micro_batch=2"},
+      {"pp=4,micro_batch=1", "dp=4,zero=1,micro_batch=4"},
+      {"tp=4,sp=1,micro_batch=4", "dp=2,pp=2,micro_batch=2"},
+      {"dp=2,pp=2,zero=1,micro_batch=2", "tp=2,pp=2,vp=2,schedule=interleaved,micro_batch=2"}};
+  for (const auto& [from, to] : moves) {
+    std::vector<double> moved, always;
+    const auto run = [&](const char* first, std::vector<double>& losses) {
+      run_ranks(4, [&](int rank, GroupCache& groups) {
+        const Dataset data = open_builtin();
+        auto made = Trainer::create(groups, options_for("tied", plan_of(first)));
+        ASSERT_TRUE(made.has_value()) << made.error().message;
+        std::int64_t consumed = 0;
+        std::vector<double> mine;
+        train(**made, data, consumed, 6, &mine);
+        if (std::string(first) != to) {
+          const MoveResult move = (*made)->move(groups, {plan_of(to), kBatch});
+          ASSERT_TRUE(move.done) << move.error;
+        }
+        train(**made, data, consumed, 10, &mine);
+        if (rank == 0) losses = mine;
+      });
+    };
+    run(from, moved);
+    run(to, always);
+    ASSERT_EQ(moved.size(), always.size());
+    for (std::size_t i = 0; i < moved.size(); ++i) {
+      EXPECT_NEAR(moved[i] / always[i], 1, 1e-4) << from << " -> " << to << " step " << i;
+    }
+  }
+}
+
+TEST(Move, LosesAndRepeatsNoSampleOverTwentyMoves) {
+  std::mt19937 random(20);
+  const ModelSpec model = testing_models::model_named("llama");
+  std::vector<Configuration> stops;
+  const std::int64_t batches[] = {8, 16, 32, 24};
+  for (int i = 0; i <= 20; ++i) {
+    const std::int64_t batch = batches[i % 4];
+    stops.push_back({random_plan(random, model, 4, kSeqLen, batch), batch});
+  }
+  std::uint64_t read = 0;
+  std::int64_t consumed = 0;
+  run_ranks(4, [&](int rank, GroupCache& groups) {
+    const Dataset data = open_builtin();
+    TrainerOptions options = options_for("llama", stops[0].plan);
+    options.global_batch = stops[0].global_batch;
+    auto made = Trainer::create(groups, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    std::int64_t mine = 0;
+    std::uint64_t hash = 0;
+    for (std::size_t i = 0; i < stops.size(); ++i) {
+      if (i > 0) {
+        const MoveResult move = (*made)->move(groups, stops[i]);
+        ASSERT_TRUE(move.done) << move.error;
+      }
+      train(**made, data, mine, 2, nullptr, &hash);
+    }
+    if (rank == 0) {
+      read = hash;
+      consumed = mine;
+    }
+  });
+  // The same number of samples, one after another, by one rank that never moves.
+  std::uint64_t expected = 0;
+  run_ranks(1, [&](int, GroupCache& groups) {
+    const Dataset data = open_builtin();
+    TrainerOptions options = options_for("llama", ParallelPlan());
+    options.global_batch = 1;
+    auto made = Trainer::create(groups, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    std::int64_t mine = 0;
+    train(**made, data, mine, static_cast<int>(consumed), nullptr, &expected);
+  });
+  EXPECT_GT(consumed, 500);
+  EXPECT_EQ(read, expected);
+}
+
+TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
+  for (const std::string where : {"allocate", "transfer"}) {
+    std::vector<double> disturbed, undisturbed;
+    for (const bool disturb : {true, false}) {
+      run_ranks(4, [&](int rank, GroupCache& groups) {
+        const Dataset data = open_builtin();
+        auto made = Trainer::create(groups, options_for("tied", plan_of("dp=2,pp=2,zero=1")));
+        ASSERT_TRUE(made.has_value()) << made.error().message;
+        std::int64_t consumed = 0;
+        std::vector<double> losses;
+        train(**made, data, consumed, 3, &losses);
+        if (disturb) {
+          if (rank == 2) {
+            (*made)->set_move_hook([&](const std::string& phase) {
+              if (phase == where) throw std::runtime_error("out of memory, say");
+            });
+          }
+          const MoveResult move = (*made)->move(groups, {plan_of("tp=4,micro_batch=2"), kBatch});
+          EXPECT_FALSE(move.done);
+          EXPECT_EQ(move.error, "rank 2: out of memory, say");
+          EXPECT_EQ((*made)->options().plan, plan_of("dp=2,pp=2,zero=1"));
+        }
+        train(**made, data, consumed, 3, &losses);
+        if (disturb) {
+          // And the next attempt is made as if there had been none.
+          (*made)->set_move_hook(nullptr);
+          const MoveResult move = (*made)->move(groups, {plan_of("tp=4,micro_batch=2"), kBatch});
+          EXPECT_TRUE(move.done) << move.error;
+        }
+        if (rank == 0) (disturb ? disturbed : undisturbed) = losses;
+      });
+    }
+    EXPECT_EQ(disturbed, undisturbed) << where;
+  }
+}
+
+// A batch change keeps Adam's moments and its count of updates, leaves the schedule where it is in
+// samples, and scales the rate by the root of the batch.
+TEST(Move, BatchChangeKeepsMomentsAndWarmUp) {
+  run_ranks(2, [&](int, GroupCache& groups) {
+    const Dataset data = open_builtin();
+    const TrainerOptions options = options_for("llama", plan_of("dp=2,micro_batch=2"));
+    auto made = Trainer::create(groups, options);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    Trainer& trainer = **made;
+    std::int64_t consumed = 0;
+    train(trainer, data, consumed, 2);
+    const std::vector<Tensor> before = state_of(trainer);
+    const MoveResult move = trainer.move(groups, {plan_of("dp=2,micro_batch=4"), 4 * kBatch});
+    ASSERT_TRUE(move.done) << move.error;
+    EXPECT_EQ(move.bytes_moved, 0);
+    EXPECT_TRUE(equal(before, state_of(trainer)));
+    // 32 of 80 warm-up samples were seen, 64 more are in this step.
+    const Result<StepResult> step = trainer.step(data, consumed);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_DOUBLE_EQ(step->lr, 2 * learning_rate(options.lr, 96));
+    EXPECT_GT(step->lr, 1.9e-3);
+  });
+}
+
+}  // namespace
+}  // namespace copus
