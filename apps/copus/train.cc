@@ -59,9 +59,12 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
         {"held_out_loss", outcome.held_out_loss ? Json(*outcome.held_out_loss) : Json(nullptr)},
         {"seconds", outcome.seconds},
         {"tokens_per_s", outcome.tokens_per_s},
+        {"moves", outcome.moves},
+        {"pause_s", outcome.pause_s},
         {"run_dir", run.run_dir}};
     fmt::print("{}\n", out.dump(2));
   } else {
+    fmt::print("{}", outcome.summary);
     fmt::print(
         "{} steps, {} samples, loss {:.4f}{}; {:.1f} s, {:.0f} tokens/s; {}\n", outcome.steps,
         outcome.samples, outcome.loss,

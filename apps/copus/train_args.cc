@@ -170,7 +170,9 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
   text("--precision", a.precision,
        "fp32 or bf16 with FP32 master weights (default: fp32, on cuda "
        "bf16)");
-  text("--adapt", a.adapt, "off (batch and full are not there yet)");
+  text("--noise-every", a.noise_every,
+       "steps between measurements of the gradient noise scale (default: as often as costs less "
+       "than 1%, at least every fourth)");
   text("--held-out", a.held_out, "share of the data kept for evaluation (default: 0.05)");
   text("--eval-every", a.eval_every, "steps between evaluations on held-out data (default: never)");
   text("--eval-samples", a.eval_samples, "held-out sequences per evaluation (default: 64)");
@@ -178,6 +180,7 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
   text("--timeout", a.timeout, "longest wait for another rank (default: 5m)");
   text("--port", a.port, "where local ranks meet (default: a free port)");
   text("--bucket-mib", a.bucket_mib, "gradients reduced at a time, MiB (default: 32)");
+  add_adapt_options(command, a.adapt);
   command.add_flag("--json", a.json, "print the outcome as JSON; progress goes to standard error");
 }
 
@@ -194,9 +197,6 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
 Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks) {
   if (args.model.empty()) {
     return make_error("--model: missing; want a catalog name or a Hugging Face config.json");
-  }
-  if (!args.adapt.empty() && args.adapt != "off") {
-    return make_error("--adapt: got {}; want off (adapting is not there yet)", args.adapt);
   }
   RunOptions run;
   TrainerOptions& t = run.trainer;
@@ -217,7 +217,11 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
   }
   COPUS_TRY(const std::int64_t bucket, integer(args.bucket_mib, "--bucket-mib", 32, 1, 1 << 14));
   t.bucket_elements = bucket * 1024 * 1024 / 4;
+  t.ranks_per_node = local_ranks;
+  t.base_batch = t.global_batch;
+  COPUS_TRY(t.noise_every, integer(args.noise_every, "--noise-every", 0, 1, kMany));
   COPUS_TRY_VOID(check_trainable(t));
+  COPUS_TRY(run.adapt, resolve_adapt(args.adapt, t, !args.plan.empty(), ranks));
 
   COPUS_TRY_VOID(resolve_limits(args, run));
   COPUS_TRY_VOID(resolve_optimizer(args, run, t));
@@ -242,7 +246,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   put("model", args.model);
   put("data", run.data);
   put("ranks", t.plan.gpus());
-  put("plan", plan_text(t.plan));
+  if (!run.adapt.choose_plan) put("plan", plan_text(t.plan));
   put("global-batch", t.global_batch);
   put("seq-len", t.seq_len);
   if (run.steps) put("steps", *run.steps);
@@ -261,7 +265,8 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   put("seed", static_cast<std::int64_t>(t.seed));
   put("device", args.device.empty() ? "cpu" : args.device);
   put("precision", t.compute == Compute::kBf16 ? "bf16" : "fp32");
-  put("adapt", "off");
+  if (t.noise_every > 0) put("noise-every", t.noise_every);
+  for (const auto& [key, value] : adapt_config(run.adapt, args.adapt)) put(key.c_str(), value);
   put("held-out", run.held_out);
   if (run.eval_every > 0) put("eval-every", run.eval_every);
   put("eval-samples", run.eval_samples);

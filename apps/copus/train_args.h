@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/adapt_args.h"
 #include "copus/train/launch/environment.h"
 #include "copus/train/run.h"
 
@@ -18,8 +19,9 @@ struct TrainArgs {
   std::string ranks, plan, global_batch, seq_len;
   std::string steps, samples, until_loss, for_time;
   std::string lr, min_lr, warmup_samples, decay_samples, weight_decay, beta1, beta2, eps, clip;
-  std::string seed, device, precision, adapt, held_out, eval_every, eval_samples;
+  std::string seed, device, precision, noise_every, held_out, eval_every, eval_samples;
   std::string run_dir, timeout, port, bucket_mib;
+  AdaptArgs adapt;
   bool json = false;
 };
 

@@ -142,9 +142,7 @@ class Rung {
 };
 
 // Micro-batch is free, all else as the plan has it.
-Placement kept_placement(const ParallelPlan& plan) {
-  return {{plan, {"recompute", "sp"}}, plan};
-}
+Placement kept_placement(const ParallelPlan& plan) { return {{plan, {"recompute", "sp"}}, plan}; }
 
 Int round_up(Int value, Int multiple) { return (value + multiple - 1) / multiple * multiple; }
 

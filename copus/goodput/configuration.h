@@ -15,8 +15,8 @@ struct Configuration {
 };
 
 // Whether all weights and optimizer state lie where they lay: nothing has to be moved between these
-// two plans (they may differ in micro-batch, recompute, sequence parallelism, and in a schedule that
-// runs the same chunks).
+// two plans (they may differ in micro-batch, recompute, sequence parallelism, and in a schedule
+// that runs the same chunks).
 bool same_placement(const ParallelPlan& a, const ParallelPlan& b);
 
 // "dp2.tp1.pp2.mb4 at batch 32". No two configurations share it.

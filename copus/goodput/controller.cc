@@ -16,10 +16,12 @@ bool contains(const std::vector<Configuration>& list, const Configuration& at) {
 
 }  // namespace
 
-Controller::Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
+Controller::Controller(ControllerOptions options, Candidate start,
+                       std::vector<Candidate> candidates,
                        std::function<double(const Configuration&, const Configuration&)> pause_s)
     : options_(options),
       candidates_(std::move(candidates)),
+      start_(start),
       now_(std::move(start)),
       predicted_pause_s_(std::move(pause_s)),
       noise_(options.noise),
@@ -156,9 +158,9 @@ Decision Controller::probe_next() {
     decision.critical_batch = options_.policy.calibration * noise()->gns;
   }
   const StepTime believed = times_.believe(find(next));
-  decision.why = fmt::format("{}: a try; a step is believed to take {}, give or take {:.0f}%",
-                             to_text(next), human_seconds(believed.seconds),
-                             100 * times_.ratio_sd(find(next), now_));
+  decision.why =
+      fmt::format("{}: a try; a step is believed to take {}, give or take {:.0f}%", to_text(next),
+                  human_seconds(believed.seconds), 100 * times_.ratio_sd(find(next), now_));
   return decision;
 }
 
@@ -170,9 +172,8 @@ Decision Controller::finish_probing(std::optional<double> remaining_s) {
   measured.dwell_steps = 0;
   measured.widest_spread = std::numeric_limits<double>::infinity();
   Situation at = situation(remaining_s);
-  std::erase_if(at.choices, [&](const Choice& c) {
-    return c.at != done.home && !contains(done.tried, c.at);
-  });
+  std::erase_if(at.choices,
+                [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });
   Decision decision = decide(measured, at);
   decision.why = fmt::format("after {} {}: {}", done.tried.size(),
                              done.tried.size() == 1 ? "try" : "tries", decision.why);

@@ -1,5 +1,6 @@
-// Controller: watches a run's steps, asks the policy, moves the run. It drives a Job: a live run and
-// a simulated one are two implementations, so what is evaluated in simulation is what runs live.
+// Controller: watches a run's steps, asks the policy, moves the run. It drives a Job: a live run
+// and a simulated one are two implementations, so what is evaluated in simulation is what runs
+// live.
 #pragma once
 
 #include <functional>
@@ -69,6 +70,8 @@ class Controller {
   void moved(const Decision& decision, const MoveReport& report);
 
   const Configuration& now() const { return now_.at; }
+  // What a step is believed to take where the run began.
+  StepTime start_step_time() const { return times_.believe(start_); }
   const ControllerOptions& options() const { return options_; }
 
  private:
@@ -91,7 +94,7 @@ class Controller {
 
   ControllerOptions options_;
   std::vector<Candidate> candidates_;  // where the run started among them
-  Candidate now_;
+  Candidate start_, now_;
   std::function<double(const Configuration&, const Configuration&)> predicted_pause_s_;
   NoiseScale noise_;
   StepTimes times_;

@@ -1,1 +1,368 @@
-#include "copus/goodput/configuration.h"
+#include "copus/goodput/controller.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+namespace copus {
+namespace {
+
+using Int = std::int64_t;
+
+Configuration pipelined(Int batch) {
+  Configuration at;
+  at.plan.dp = 2;
+  at.plan.pp = 4;
+  at.global_batch = batch;
+  return at;
+}
+Configuration mixed(Int batch) {
+  Configuration at = pipelined(batch);
+  at.plan.dp = 4;
+  at.plan.pp = 2;
+  return at;
+}
+Configuration data_parallel(Int batch) {
+  Configuration at = pipelined(batch);
+  at.plan.dp = 8;
+  at.plan.pp = 1;
+  return at;
+}
+
+// In seconds, at batch B: pipelined 0.11 + 0.006 B, mixed 0.17 + 0.004 B, data_parallel
+// 0.35 + 0.003 B. They cross at 30 and at 180.
+Candidate predict(const Configuration& at) {
+  const auto batch = static_cast<double>(at.global_batch);
+  const auto dp = static_cast<double>(at.plan.dp);
+  const auto pp = static_cast<double>(at.plan.pp);
+  Candidate candidate{at, {}};
+  candidate.predicted.compute = Seconds(0.003 * batch);
+  candidate.predicted.pipeline = Seconds((0.02 + 0.001 * batch) * (pp - 1));
+  candidate.predicted.dp = Seconds(0.05 * (dp - 1));
+  return candidate;
+}
+
+std::vector<Candidate> all_candidates() {
+  std::vector<Candidate> all;
+  for (Int batch = 16; batch <= 512; batch *= 2) {
+    for (const Configuration& at : {pipelined(batch), mixed(batch), data_parallel(batch)}) {
+      all.push_back(predict(at));
+    }
+  }
+  return all;
+}
+
+double one_second(const Configuration&, const Configuration&) { return 1; }
+
+ControllerOptions quiet_options() {
+  ControllerOptions options;
+  options.policy.horizon_s = 1e5;
+  return options;
+}
+
+// A run of so many steps on a machine that may not be as predicted.
+class FakeJob : public Job {
+ public:
+  FakeJob(Configuration start, Int steps) : at_(start), steps_(steps) {}
+
+  double truth(const Configuration& at) const {
+    const auto slow = slowdown.find(to_text({at.plan, 0}));
+    return predict(at).predicted.total().v * (slow == slowdown.end() ? 1 : slow->second);
+  }
+
+  bool done() const override { return step_ >= steps_; }
+  Result<StepReport> step() override {
+    if (step_ == fails_at_step) return make_error("rank 1 died");
+    StepReport report;
+    report.step = ++step_;
+    samples_ += at_.global_batch;
+    report.samples = samples_;
+    report.seconds = truth(at_) * scattered(0.03);
+    // |G|^2 = 1, tr(S) = the noise scale.
+    for (const double batch : {1.0, static_cast<double>(at_.global_batch)}) {
+      const double value = 1 + gns(step_) / batch;
+      report.norms.push_back({batch, value * scattered(0.005), 1});
+    }
+    calls += 's';
+    return report;
+  }
+  std::optional<double> remaining_s() const override { return std::nullopt; }
+  Result<void> observed(const StepReport& step, const std::optional<NoiseTerms>&,
+                        const Controller& controller) override {
+    EXPECT_EQ(step.step, step_);
+    EXPECT_EQ(controller.now(), at_);
+    calls += 'o';
+    return {};
+  }
+  Result<void> decided(const Decision& decision) override {
+    decisions.push_back(decision);
+    calls += 'd';
+    return {};
+  }
+  Result<MoveReport> move(const Configuration& to) override {
+    calls += 'm';
+    asked.push_back(to);
+    if (std::find(broken.begin(), broken.end(), to) != broken.end()) {
+      return MoveReport{false, "out of memory", 3};
+    }
+    at_ = to;
+    return MoveReport{true, "", pause_s};
+  }
+
+  const Configuration& at() const { return at_; }
+  Int asked_for(const Configuration& to) const {
+    return std::count(asked.begin(), asked.end(), to);
+  }
+
+  std::function<double(Int)> gns = [](Int) { return 60; };
+  std::map<std::string, double> slowdown;  // by the text of the plan at batch 0
+  std::vector<Configuration> broken;       // a move there fails
+  double pause_s = 1;
+  Int fails_at_step = -1;
+
+  std::string calls;
+  std::vector<Decision> decisions;
+  std::vector<Configuration> asked;
+
+ private:
+  double scattered(double sd) { return 1 + sd * std::normal_distribution<double>()(random_); }
+
+  Configuration at_;
+  Int steps_;
+  Int step_ = 0;
+  Int samples_ = 0;
+  std::mt19937_64 random_{5};
+};
+
+std::string plan_of(const Configuration& at) { return to_text({at.plan, 0}); }
+
+StepReport report(Int step, double seconds, double gns, double batch) {
+  // The small scatter gives the estimator something to judge its spread by.
+  const double scatter = step % 2 == 0 ? 1.002 : 0.998;
+  return {step, 0, 0, seconds, {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}}};
+}
+
+TEST(Drive, StepsObservesDecidesAndMovesInThisOrder) {
+  FakeJob job(pipelined(16), 60);
+  ControllerOptions options = quiet_options();
+  Controller controller(options, predict(pipelined(16)), all_candidates(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  std::string expected;
+  std::size_t decision = 0;
+  for (Int step = 1; step <= 60; ++step) {
+    expected += "so";
+    if (step % options.decide_every != 0 || step == 60) continue;  // none after the end
+    expected += job.decisions.at(decision++).move ? "dm" : "d";
+  }
+  EXPECT_EQ(job.calls, expected);
+  EXPECT_EQ(job.decisions.size(), 5U);
+}
+
+TEST(Drive, ADecisionIsDueByTheNumberOfStepsAlone) {
+  ControllerOptions options;
+  options.decide_every = 7;
+  for (Int step = 1; step <= 50; ++step) {
+    EXPECT_EQ(Controller::due(options, step), step % 7 == 0);
+  }
+}
+
+TEST(Drive, EndsWithTheJobsError) {
+  FakeJob job(pipelined(16), 60);
+  job.fails_at_step = 12;
+  Controller controller(quiet_options(), predict(pipelined(16)), all_candidates(), one_second);
+  EXPECT_EQ(drive(job, controller).error().message, "rank 1 died");
+}
+
+TEST(Drive, FollowsTheNoiseScaleFromLayoutToLayout) {
+  FakeJob job(pipelined(16), 2000);
+  job.gns = [](Int step) { return 5 + 0.5 * static_cast<double>(step); };
+  Controller controller(quiet_options(), predict(pipelined(16)), all_candidates(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.at().plan, data_parallel(16).plan);
+  EXPECT_GE(job.at().global_batch, 256);
+  EXPECT_LE(job.asked.size(), 7U);  // five doublings of the batch
+  for (const Decision& decision : job.decisions) EXPECT_FALSE(decision.why.empty());
+}
+
+TEST(Drive, GoesOnAfterAMoveThatFailsAndDoesNotTryItAgain) {
+  FakeJob free(pipelined(16), 400);
+  Controller first(quiet_options(), predict(pipelined(16)), all_candidates(), one_second);
+  ASSERT_TRUE(drive(free, first).has_value());
+  ASSERT_GE(free.asked.size(), 2U);
+
+  FakeJob job(pipelined(16), 400);
+  job.broken = {free.asked.front()};
+  Controller controller(quiet_options(), predict(pipelined(16)), all_candidates(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.asked_for(free.asked.front()), 1);
+  EXPECT_GE(job.asked.size(), 2U);  // another one was moved to
+  EXPECT_EQ(job.at(), controller.now());
+  EXPECT_NE(job.at(), pipelined(16));
+}
+
+TEST(Drive, WhereEveryMoveFailsTheRunIsRarelyInterrupted) {
+  FakeJob job(pipelined(16), 200);
+  for (const Candidate& candidate : all_candidates()) job.broken.push_back(candidate.at);
+  ControllerOptions options = quiet_options();
+  Controller controller(options, predict(pipelined(16)), all_candidates(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.at(), pipelined(16));
+  EXPECT_GE(job.asked.size(), 2U);
+  EXPECT_LE(static_cast<Int>(job.asked.size()), 200 / options.policy.dwell_steps);
+}
+
+TEST(Controller, KnowsItsGoodputOnceTheNoiseScaleIsKnown) {
+  Controller controller({}, predict(pipelined(16)), {}, one_second);
+  EXPECT_EQ(controller.goodput(), std::nullopt);
+  EXPECT_FALSE(controller.consider(std::nullopt).move);
+  for (Int step = 1; step <= 40; ++step) controller.observe(report(step, 0.5, 60, 16));
+  ASSERT_TRUE(controller.goodput().has_value());
+  EXPECT_NEAR(*controller.goodput(), 16 / 0.5 / (1 + 16.0 / 120), 1.5);
+  EXPECT_NEAR(controller.consider(std::nullopt).critical_batch, 120, 5);
+}
+
+TEST(Controller, DoesNotCountTheFirstStepsAfterAMove) {
+  ControllerOptions options;
+  options.warm_steps = 3;
+  Controller warm(options, predict(pipelined(16)), all_candidates(), one_second);
+  Controller cold(options, predict(pipelined(16)), all_candidates(), one_second);
+  auto run = [](Controller& controller, double first_s) {
+    Int step = 0;
+    auto some = [&] {
+      const auto batch = static_cast<double>(controller.now().global_batch);
+      for (int i = 0; i < 6; ++i) {
+        controller.observe(report(++step, i < 3 ? first_s : 0.5, 60, batch));
+      }
+    };
+    some();
+    Decision decision;
+    decision.move = true;
+    decision.to = mixed(32);
+    controller.moved(decision, {true, "", 1});
+    some();
+  };
+  run(warm, 0.5);
+  run(cold, 20);
+  ASSERT_TRUE(warm.goodput().has_value());
+  EXPECT_DOUBLE_EQ(*warm.goodput(), *cold.goodput());
+  EXPECT_EQ(cold.now(), mixed(32));
+}
+
+// Decisions of a controller that has made one move of state, and stayed a while.
+class AfterAMove : public testing::Test {
+ protected:
+  Decision decision(double measured_pause_s, double remaining_s) {
+    Controller controller(quiet_options(), predict(mixed(64)), all_candidates(), one_second);
+    observe(controller, 50);
+    Decision first;
+    first.move = true;
+    first.to = pipelined(64);
+    controller.moved(first, {true, "", measured_pause_s});
+    observe(controller, 50);
+    return controller.consider(remaining_s);
+  }
+
+ private:
+  // The pipeline is twice as slow as predicted: there is much to gain elsewhere.
+  void observe(Controller& controller, Int steps) {
+    const Candidate here = predict(controller.now());
+    const double slow = here.at.plan.pp == 4 ? 2 : 1;
+    for (Int i = 0; i < steps; ++i) {
+      controller.observe(report(++step_, slow * here.predicted.total().v, 60,
+                                static_cast<double>(here.at.global_batch)));
+    }
+  }
+  Int step_ = 0;
+};
+
+TEST_F(AfterAMove, PausesAreWhatTheyWereMeasuredToBe) {
+  EXPECT_TRUE(decision(1, 60).move);
+  EXPECT_FALSE(same_placement(decision(1, 60).to.plan, pipelined(64).plan));
+  const Decision kept = decision(100, 60);
+  EXPECT_TRUE(!kept.move || same_placement(kept.to.plan, pipelined(64).plan)) << kept.why;
+}
+
+TEST(Controller, ComesBackToAStartThatIsNoCandidate) {
+  const Configuration start = pipelined(48);
+  Controller controller(quiet_options(), predict(start), all_candidates(), one_second);
+  Decision away, back;
+  away.move = back.move = true;
+  away.to = pipelined(64);
+  back.to = start;
+  controller.moved(away, {true, "", 1});
+  EXPECT_EQ(controller.now(), pipelined(64));
+  controller.moved(back, {true, "", 1});
+  EXPECT_EQ(controller.now(), start);
+}
+
+// A machine on which all but the pipeline is slower than predicted: what looks best is not.
+ControllerOptions probing_options(Int probe) {
+  ControllerOptions options = quiet_options();
+  options.probe = probe;
+  options.policy.batch_margin = 10;  // nothing but layouts
+  return options;
+}
+
+std::vector<Candidate> at_batch_128() {
+  return {predict(pipelined(128)), predict(mixed(128)), predict(data_parallel(128))};
+}
+
+TEST(Probing, ReturnsWhereThePredictedBestIsSlower) {
+  FakeJob job(pipelined(128), 300);
+  job.slowdown = {{plan_of(mixed(0)), 2.0}, {plan_of(data_parallel(0)), 2.5}};
+  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.at(), pipelined(128));
+  EXPECT_EQ(job.asked_for(mixed(128)), 1);
+  EXPECT_EQ(job.asked_for(data_parallel(128)), 1);
+  EXPECT_EQ(job.asked_for(pipelined(128)), 1);
+  EXPECT_EQ(job.asked.size(), 3U);
+}
+
+TEST(Probing, StaysWhereATryWasFast) {
+  FakeJob job(pipelined(128), 300);
+  job.slowdown = {{plan_of(data_parallel(0)), 2.5}};
+  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.at(), mixed(128));
+  EXPECT_LE(job.asked.size(), 3U);
+  Int tries = 0;
+  for (const Decision& decision : job.decisions) {
+    if (decision.why.find(": a try;") != std::string::npos) ++tries;
+  }
+  EXPECT_EQ(tries, 2);
+}
+
+TEST(Probing, GoesOnPastATryThatFails) {
+  FakeJob job(pipelined(128), 300);
+  job.broken = {mixed(128)};  // the predicted best
+  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.asked_for(mixed(128)), 1);
+  EXPECT_EQ(job.at(), data_parallel(128));
+}
+
+TEST(Probing, IsNotDoneForASavingThatDoesNotPayForIt) {
+  FakeJob job(pipelined(128), 300);
+  ControllerOptions options = probing_options(2);
+  options.policy.horizon_s = 2;
+  Controller controller(options, predict(pipelined(128)), at_batch_128(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_TRUE(job.asked.empty());
+}
+
+TEST(Probing, WithoutItTheSecondLookIsAMoveBack) {
+  FakeJob job(pipelined(128), 300);
+  job.slowdown = {{plan_of(mixed(0)), 2.0}, {plan_of(data_parallel(0)), 2.5}};
+  Controller controller(probing_options(0), predict(pipelined(128)), at_batch_128(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.at(), pipelined(128));
+  for (const Decision& decision : job.decisions) {
+    EXPECT_EQ(decision.why.find("a try"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace copus

@@ -12,9 +12,12 @@ namespace {
 
 constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull};
 constexpr double kIntervalSds = 1.96;  // a 95% interval's half width
+// To undo a move takes so many times the steps and the certainty about the noise scale: having
+// moved for nothing is evidence that the estimate wanders.
+constexpr int kToUndo = 2;
 
 // What a choice may lack, in the order in which it is asked.
-enum class Bar { kMargin, kCertainty, kPause, kDwell };
+enum class Bar { kMargin, kStepTime, kNoise, kPause, kDwell };
 
 struct Rated {
   const Choice* choice = nullptr;
@@ -44,7 +47,8 @@ class Judge {
     const double ratio = batch_ratio(choice);
     const double slack = 1e-9;  // 3 x 2 / 2 must not be above 3
     return choice.at != at_.now.at && choice.step_s > 0 && ratio <= options_.growth + slack &&
-           ratio >= 1 / options_.growth - slack && (options_.adapt == Adapt::kFull || stays(choice));
+           ratio >= 1 / options_.growth - slack &&
+           (options_.adapt == Adapt::kFull || stays(choice));
   }
 
   Rated rate(const Choice& choice) const {
@@ -65,14 +69,15 @@ class Judge {
 
   std::optional<Bar> missing(const Rated& rated) const {
     if (!(rated.gain > 0 && rated.gain >= margin(rated))) return Bar::kMargin;
-    if (!(std::log1p(rated.gain) > options_.caution * gain_sd(*rated.choice)))
-      return Bar::kCertainty;
+    // Still a gain where a step takes so many standard deviations longer than believed.
+    if (!(rated.gain > options_.caution * rated.choice->relative_sd)) return Bar::kStepTime;
+    if (!(worst_gain(rated) >= 0)) return Bar::kNoise;
     if (!(saved_s(rated) > rated.choice->pause_s)) return Bar::kPause;
     if (at_.steps_here < dwell(rated)) return Bar::kDwell;
     return std::nullopt;
   }
 
-  // "dp2.tp1.pp1.mb4 at batch 32: Goodput +14.2% (speed x1.31, efficiency x0.87; critical batch 85)".
+  // "dp2.tp1.pp1.mb4 at batch 32: Goodput +14.2% (speed x1.31, …; critical batch 85)".
   std::string describe(const Rated& rated) const {
     const Choice& to = *rated.choice;
     const auto batch = static_cast<double>(to.at.global_batch);
@@ -102,12 +107,18 @@ class Judge {
       case Bar::kMargin:
         return fmt::format("; a change of {} has to gain {:.3g}%", in_place ? "batch" : "layout",
                            100 * margin(rated));
-      case Bar::kCertainty:
-        return fmt::format("; uncertain by {:.1f}%", 100 * gain_sd(*rated.choice));
+      case Bar::kStepTime:
+        return fmt::format("; its step time is uncertain by {:.1f}%",
+                           100 * rated.choice->relative_sd);
+      case Bar::kNoise:
+        return fmt::format("; it could be {:+.1f}%, for the noise scale is between {} and {}",
+                           100 * worst_gain(rated), human_count(noise_.low),
+                           human_count(noise_.high));
       case Bar::kPause:
         return fmt::format("; its pause of {} would save only {} in the {} that {}",
                            human_seconds(rated.choice->pause_s), human_seconds(saved_s(rated)),
-                           human_seconds(left_s()), at_.remaining_s ? "are left" : "are counted on");
+                           human_seconds(left_s()),
+                           at_.remaining_s ? "are left" : "are counted on");
       case Bar::kDwell:
         return fmt::format("; {} of {} steps here{}", at_.steps_here, dwell(rated),
                            undoes(rated.choice->at) ? " before a move is undone" : "");
@@ -116,9 +127,7 @@ class Judge {
   }
 
  private:
-  bool stays(const Choice& choice) const {
-    return same_placement(choice.at.plan, at_.now.at.plan);
-  }
+  bool stays(const Choice& choice) const { return same_placement(choice.at.plan, at_.now.at.plan); }
   double batch_ratio(const Choice& choice) const {
     return static_cast<double>(choice.at.global_batch) /
            static_cast<double>(at_.now.at.global_batch);
@@ -127,23 +136,21 @@ class Judge {
     return stays(*rated.choice) ? options_.batch_margin : options_.margin;
   }
 
-  // One standard deviation of the logarithm of the Goodput ratio. Two independent sources: the
-  // ratio of the step times, and the noise scale. The latter acts on the ratio of the efficiencies
-  // alone, which moves by much less than the noise scale itself: it is taken as what the gain loses
-  // where the noise scale is one standard deviation off, to the side that is worse for this choice.
-  // A gain is not asked to survive both ends of the whole interval: Goodput is flat around its
-  // best batch, so what a 5% gain loses there is of its own size, and growth would wait for an
-  // interval that no longer matters.
-  double gain_sd(const Choice& choice) const {
-    auto one_sd_towards = [&](double end) {
-      const double nearest = noise_.gns * 1e-3;  // an end at 0 says as little as a very small one
-      return noise_.gns * std::pow(std::max(end, nearest) / noise_.gns, 1 / kIntervalSds);
+  // The gain, were the noise scale `noise_caution` standard deviations off to the side that is
+  // worse for this choice. A change of batch gains more the further the noise scale lies on one
+  // side, so an estimate that wanders about a crossover would lead the run to and fro; this is the
+  // bar that holds it. It costs little: Goodput is flat around its best batch, so a gain that
+  // vanishes inside the interval was small.
+  double worst_gain(const Rated& rated) const {
+    const double sds = options_.noise_caution * (undoes(rated.choice->at) ? kToUndo : 1);
+    auto towards = [&](double end) {
+      const double nearest = noise_.gns * 1e-3;  // an end at 0 says no more than a very small one
+      return noise_.gns * std::pow(std::max(end, nearest) / noise_.gns, sds / kIntervalSds);
     };
-    const double expected = efficiency_ratio(choice, noise_.gns);
-    const double worst = std::min(efficiency_ratio(choice, one_sd_towards(noise_.low)),
-                                  efficiency_ratio(choice, one_sd_towards(noise_.high)));
-    const double by_noise = std::max(0.0, std::log(expected / worst));
-    return std::hypot(choice.relative_sd, by_noise);
+    const double expected = efficiency_ratio(*rated.choice, noise_.gns);
+    const double worst = std::min(efficiency_ratio(*rated.choice, towards(noise_.low)),
+                                  efficiency_ratio(*rated.choice, towards(noise_.high)));
+    return (1 + rated.gain) * std::min(1.0, worst / expected) - 1;
   }
   double efficiency_ratio(const Choice& choice, double gns) const {
     auto efficiency = [&](const Configuration& at) {
@@ -162,14 +169,15 @@ class Judge {
     if (!at_.came_from) return false;
     const Configuration& before = *at_.came_from;
     const Configuration& now = at_.now.at;
-    const bool batch_back = (before.global_batch < now.global_batch && to.global_batch < now.global_batch) ||
-                            (before.global_batch > now.global_batch && to.global_batch > now.global_batch);
+    const bool batch_back =
+        (before.global_batch < now.global_batch && to.global_batch < now.global_batch) ||
+        (before.global_batch > now.global_batch && to.global_batch > now.global_batch);
     const bool layout_back =
         !same_placement(before.plan, now.plan) && same_placement(before.plan, to.plan);
     return to == before || batch_back || layout_back;
   }
   std::int64_t dwell(const Rated& rated) const {
-    return (undoes(rated.choice->at) ? 2 : 1) * options_.dwell_steps;
+    return (undoes(rated.choice->at) ? kToUndo : 1) * options_.dwell_steps;
   }
 
   const PolicyOptions& options_;
@@ -216,10 +224,10 @@ Decision decide(const PolicyOptions& options, const Situation& situation) {
     return decision;
   }
   if (const NoiseEstimate& noise = *situation.noise; !(noise.spread() <= options.widest_spread)) {
-    decision.why = fmt::format(
-        "the noise scale is {}, between {} and {}: x{:.1f} apart, want at most x{:.1f}",
-        human_count(noise.gns), human_count(noise.low), human_count(noise.high), noise.spread(),
-        options.widest_spread);
+    decision.why =
+        fmt::format("the noise scale is {}, between {} and {}: x{:.1f} apart, want at most x{:.1f}",
+                    human_count(noise.gns), human_count(noise.low), human_count(noise.high),
+                    noise.spread(), options.widest_spread);
     return decision;
   }
 

@@ -27,11 +27,14 @@ struct PolicyOptions {
   // The noise scale's interval must be at most this wide (high/low) before anything is decided.
   double widest_spread = 4.0;
   double growth = 2.0;  // the batch changes by at most this factor at once, both ways
-  // Steps in one configuration before it is left; twice as many to undo the move that led there.
+  // Steps in one configuration before it is left; twice as many to undo the move that led there (as
+  // a whole, or its layout, or the direction of its batch).
   std::int64_t dwell_steps = 20;
-  // How sure a gain must be: it has to be above so many standard deviations of what is uncertain in
-  // it (both step times, the noise scale).
-  double caution = 1.0;
+  // How sure a gain must be: above so many standard deviations of the ratio of the step times; and
+  // not lost where the noise scale is so many standard deviations off, either way (twice as many to
+  // undo a move).
+  double caution = 0.5;
+  double noise_caution = 2.0;
   // Seconds until the end of the run that are counted on where nothing says when it ends.
   double horizon_s = 3600;
 };

@@ -1,1 +1,188 @@
-#include "copus/goodput/configuration.h"
+#include "copus/goodput/step_times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace copus {
+namespace {
+
+using Int = std::int64_t;
+
+// A layout and a batch with the parts of its predicted step, in seconds.
+struct Parts {
+  double compute = 0, tp = 0, pipeline = 0, dp = 0, overhead = 0;
+};
+Candidate candidate(Int dp, Int tp, Int pp, Int batch, Parts parts) {
+  Candidate made;
+  made.at.plan.dp = dp;
+  made.at.plan.tp = tp;
+  made.at.plan.pp = pp;
+  made.at.global_batch = batch;
+  made.predicted.compute = Seconds(parts.compute);
+  made.predicted.tp = Seconds(parts.tp);
+  made.predicted.pipeline = Seconds(parts.pipeline);
+  made.predicted.dp = Seconds(parts.dp);
+  made.predicted.overhead = Seconds(parts.overhead);
+  return made;
+}
+
+// Compute grows with the batch, the gradient reduction does not, the bubble does not.
+Candidate data_parallel(Int batch) {
+  const double work = static_cast<double>(batch) / 64;
+  return candidate(8, 1, 1, batch, {.compute = work, .dp = 0.3, .overhead = 0.01});
+}
+Candidate pipelined(Int batch) {
+  const double work = static_cast<double>(batch) / 64;
+  return candidate(2, 1, 4, batch,
+                   {.compute = work, .pipeline = 0.2, .dp = 0.05, .overhead = 0.01});
+}
+Candidate tensor_parallel(Int batch) {
+  const double work = static_cast<double>(batch) / 64;
+  return candidate(1, 8, 1, batch, {.compute = work, .tp = 2 * work, .overhead = 0.01});
+}
+
+double predicted(const Candidate& at) { return at.predicted.total().v; }
+
+void observe(StepTimes& times, const Candidate& at, double seconds, int steps = 30) {
+  for (int i = 0; i < steps; ++i) times.observe(at, seconds);
+}
+
+TEST(StepTimes, BelieveThePredictionBeforeAnyStep) {
+  const StepTimes times;
+  EXPECT_DOUBLE_EQ(times.believe(pipelined(16)).seconds, predicted(pipelined(16)));
+  EXPECT_GT(times.believe(pipelined(16)).relative_sd, 0.1);
+  EXPECT_EQ(times.steps(pipelined(16).at), 0);
+}
+
+TEST(StepTimes, BelieveWhatIsMeasured) {
+  StepTimes times;
+  const Candidate here = pipelined(16);
+  observe(times, here, 1.5 * predicted(here));
+  EXPECT_NEAR(times.believe(here).seconds, 1.5 * predicted(here), 0.03 * predicted(here));
+  EXPECT_LT(times.believe(here).relative_sd, 0.03);
+  EXPECT_EQ(times.steps(here.at), 30);
+}
+
+TEST(StepTimes, AnotherBatchOfTheLayoutFollows) {
+  StepTimes times;
+  const Candidate here = pipelined(16), there = pipelined(32);
+  observe(times, here, 1.5 * predicted(here));
+  EXPECT_NEAR(times.believe(there).seconds, 1.5 * predicted(there), 0.1 * predicted(there));
+  EXPECT_GT(times.believe(there).relative_sd, times.believe(here).relative_sd);
+  EXPECT_LT(times.believe(there).relative_sd, StepTimes().believe(there).relative_sd / 2);
+}
+
+TEST(StepTimes, ALayoutFollowsInThePartsThatItSharesAlone) {
+  StepTimes times;
+  const Candidate here = data_parallel(256), there = tensor_parallel(256);
+  observe(times, here, 1.5 * predicted(here));
+  const double ratio = times.believe(there).seconds / predicted(there);
+  // A third of it is compute; the traffic is not known to be slow.
+  EXPECT_GT(ratio, 1.08);
+  EXPECT_LT(ratio, 1.25);
+  EXPECT_GT(times.believe(there).relative_sd, 0.3);
+}
+
+TEST(StepTimes, LearnAMachineWhoseReductionsAreSlow) {
+  // On this machine the gradient reduction takes three times what was predicted.
+  auto truth = [](const Candidate& at) { return predicted(at) + 2 * at.predicted.dp.v; };
+  StepTimes times;
+  const Candidate third = candidate(4, 1, 2, 64, {.compute = 1, .pipeline = 0.1, .dp = 0.2});
+  const double error_before = std::abs(predicted(third) / truth(third) - 1);
+  for (const Int batch : {16, 128})
+    observe(times, data_parallel(batch), truth(data_parallel(batch)));
+  EXPECT_GT(error_before, 0.2);
+  EXPECT_NEAR(times.believe(third).seconds / truth(third), 1, 0.06);
+  EXPECT_NEAR(times.believe(data_parallel(64)).seconds / truth(data_parallel(64)), 1, 0.04);
+}
+
+TEST(StepTimes, AnOutlierDoesNotMoveIt) {
+  StepTimes times;
+  const Candidate here = pipelined(16);
+  observe(times, here, predicted(here), 10);
+  const double before = times.believe(here).seconds;
+  times.observe(here, 50 * predicted(here));
+  EXPECT_NEAR(times.believe(here).seconds, before, 1e-3 * before);
+}
+
+TEST(StepTimes, OldStepsAreForgotten) {
+  StepTimes times;
+  const Candidate here = pipelined(16);
+  observe(times, here, predicted(here), 100);
+  observe(times, here, 2 * predicted(here), 30);
+  EXPECT_NEAR(times.believe(here).seconds, 2 * predicted(here), 0.1 * predicted(here));
+}
+
+TEST(StepTimes, SpreadShrinksWithSteps) {
+  StepTimes times;
+  const Candidate here = pipelined(16);
+  double last = times.believe(here).relative_sd;
+  for (int step = 0; step < 30; ++step) {
+    times.observe(here, predicted(here));
+    const double sd = times.believe(here).relative_sd;
+    EXPECT_LT(sd, last);
+    last = sd;
+  }
+}
+
+TEST(StepTimes, OrderOfObservationDoesNotMatter) {
+  const std::vector<Candidate> places = {data_parallel(16), data_parallel(64), pipelined(16),
+                                         tensor_parallel(32)};
+  struct Step {
+    std::size_t place;
+    double seconds;
+  };
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise(1.3, 0.1);
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < 80; ++i) {
+    steps.push_back({i % places.size(), noise(random) * predicted(places[i % places.size()])});
+  }
+  auto believed = [&] {
+    StepTimes times;
+    for (const Step& step : steps) times.observe(places[step.place], step.seconds);
+    return times.believe(pipelined(128));
+  };
+  const StepTime first = believed();
+  for (int round = 0; round < 10; ++round) {
+    std::shuffle(steps.begin(), steps.end(), random);
+    EXPECT_DOUBLE_EQ(believed().seconds, first.seconds);
+    EXPECT_DOUBLE_EQ(believed().relative_sd, first.relative_sd);
+  }
+}
+
+TEST(StepTimes, NeverBelievesInNoTime) {
+  StepTimes times;
+  observe(times, pipelined(16), 1e-6);
+  observe(times, data_parallel(16), 3 * predicted(data_parallel(16)));
+  for (const Candidate& at : {pipelined(16), pipelined(4096), data_parallel(256),
+                              tensor_parallel(8), tensor_parallel(4096)}) {
+    EXPECT_GT(times.believe(at).seconds, 0.04 * predicted(at));
+    EXPECT_TRUE(std::isfinite(times.believe(at).relative_sd));
+  }
+}
+
+TEST(StepTimes, WhatTwoShareCancelsInTheirRatio) {
+  StepTimes times;
+  const Candidate here = pipelined(64), there = pipelined(128), apart = tensor_parallel(128);
+  EXPECT_DOUBLE_EQ(times.ratio_sd(here, here), 0);
+  // Nothing is measured: each is uncertain, their ratio much less.
+  EXPECT_LT(times.ratio_sd(here, there), 0.5 * times.believe(there).relative_sd);
+  EXPECT_NEAR(times.ratio_sd(here, there), times.ratio_sd(there, here), 1e-12);
+  EXPECT_GT(times.ratio_sd(here, apart), 2 * times.ratio_sd(here, there));
+  for (const Candidate& at : {here, there}) observe(times, at, predicted(at));
+  EXPECT_LT(times.ratio_sd(here, there), 0.04);
+}
+
+TEST(StepTimes, ALayoutIsAsUncertainOnAMachineThatIsSlowThroughout) {
+  const Candidate here = data_parallel(64), there = pipelined(64);
+  StepTimes as_predicted, slow;
+  observe(as_predicted, here, predicted(here));
+  observe(slow, here, 10 * predicted(here));
+  EXPECT_GT(slow.ratio_sd(there, here), 0.5 * as_predicted.ratio_sd(there, here));
+}
+
+}  // namespace
+}  // namespace copus

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "copus/train/adaptation.h"
 #include "copus/train/record/progress.h"
-#include "copus/train/trainer.h"
 
 namespace copus {
 
@@ -26,6 +26,8 @@ struct RunOptions {
   std::int64_t eval_every = 0;  // steps; 0: never
   std::int64_t eval_samples = 64;
 
+  AdaptOptions adapt;
+
   std::string run_dir;
   std::string config;               // text of config.toml
   std::optional<FlopsPerSec> peak;  // of all ranks together
@@ -40,6 +42,9 @@ struct RunOutcome {
   std::optional<double> held_out_loss;
   double seconds = 0;
   double tokens_per_s = 0;
+  std::int64_t moves = 0;
+  double pause_s = 0;   // of all moves
+  std::string summary;  // rank 0's: the phases of a run that moved
 };
 
 // The data of a run, looked at as far as the first step and the first evaluation will need it.

@@ -60,7 +60,8 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
   constexpr std::int64_t kMostSamples = 8;
   const std::int64_t micro_batches = plan.micro_batches(global_batch);
   std::int64_t samples = 1;
-  while (samples < kMostSamples && 2 * samples <= global_batch / plan.gpus()) samples *= 2;
+  const std::int64_t most = global_batch / std::max<std::int64_t>(plan.gpus(), 4);
+  while (samples < kMostSamples && 2 * samples <= most) samples *= 2;
   const std::int64_t wanted =
       std::max<std::int64_t>(1, (samples + plan.micro_batch - 1) / plan.micro_batch);
   return std::min(wanted, plan.dp > 1 ? micro_batches : micro_batches - 1);
@@ -70,7 +71,7 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
 // the share of a norm falls with the tokens of a replica (docs/adapting.md has the figures).
 std::int64_t noise_interval(const TrainerOptions& options) {
   if (options.noise_every > 0) return options.noise_every;
-  const std::int64_t enough = options.device.is_cuda() ? 16384 : 2048;
+  const std::int64_t enough = options.device.is_cuda() ? 16384 : 1024;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
   while (steps < 4 && steps * tokens < enough) steps *= 2;

@@ -16,6 +16,10 @@ struct RankBlock {
   std::size_t stage_count = 1;
   Range dp;
   Range tp;
+
+  std::int64_t count() const {
+    return static_cast<std::int64_t>(stage_count) * dp.size() * tp.size();
+  }
 };
 
 struct Holding {
@@ -28,6 +32,7 @@ class Holdings {
  public:
   Holdings(const ModelSpec& model, const ParallelPlan& plan, std::int64_t bucket_elements);
 
+  std::size_t tensors() const { return tensors_.size(); }
   // The holdings of a tensor (its index in model_tensors()), in lanes: those of a lane have the
   // same columns, are disjoint and ascend. Together the lanes are the whole tensor.
   std::vector<std::vector<Holding>> held(std::size_t tensor, StateKind kind) const;

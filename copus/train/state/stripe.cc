@@ -56,6 +56,7 @@ Stripe stripe_of(const TensorSpec& tensor, const Shard& shard, const Range& loca
 }
 
 std::vector<Block> blocks_of(const PlacedTensor& part, const Stripe& stripe) {
+  if (stripe.empty()) return {};
   const bool by_columns = part.spec.cut == Cut::kColumns;
   const std::int64_t width = part.spec.shape.size() > 1 ? part.spec.shape[1] : 1;
   const std::int64_t stride = by_columns ? part.shard.padded : width;

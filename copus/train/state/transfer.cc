@@ -37,29 +37,18 @@ class Planner {
   }
 
  private:
-  // What few ranks can send is given out first, so that those with a choice can even it out; then
-  // what is large.
-  std::vector<std::pair<StateKind, std::size_t>> jobs() const {
-    struct Job {
-      std::int64_t copies, bytes;
-      StateKind kind;
-      std::size_t tensor;
-    };
+  using Job = std::pair<StateKind, std::size_t>;  // of one tensor
+
+  // What few ranks hold is given out first, so that those with a choice can even it out.
+  std::vector<Job> jobs() const {
     std::vector<Job> jobs;
-    const std::vector<TensorSpec> tensors = model_tensors(change_.model);
     for (const StateKind kind : {StateKind::kOptimizer, StateKind::kValues}) {
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        jobs.push_back({from_.copies(i, kind),
-                        element_count(tensors[i].shape) * bytes_per_element(kind, change_.bf16),
-                        kind, i});
-      }
+      for (std::size_t i = 0; i < from_.tensors(); ++i) jobs.emplace_back(kind, i);
     }
-    std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-      return a.copies != b.copies ? a.copies < b.copies : a.bytes > b.bytes;
-    });
-    std::vector<std::pair<StateKind, std::size_t>> order;
-    for (const Job& job : jobs) order.emplace_back(job.kind, job.tensor);
-    return order;
+    const auto copies = [&](const Job& job) { return from_.copies(job.second, job.first); };
+    std::stable_sort(jobs.begin(), jobs.end(),
+                     [&](const Job& a, const Job& b) { return copies(a) < copies(b); });
+    return jobs;
   }
 
   void assign(StateKind kind, std::size_t tensor) {
@@ -85,12 +74,13 @@ class Planner {
   void assign_part(const StatePart& part, const RankBlock& holders, const RankBlock& needers) {
     const std::int64_t bytes = part.stripe.size() * bytes_per_element(part.kind, change_.bf16);
     queue_.clear();
+    const bool one_holder = holders.count() == 1;
     to_.for_each_rank(needers, [&](int to) {
       if (from_.contains(holders, to)) {
         if (to == rank_) plan_.kept.push_back(part);
         return;
       }
-      int from = least_loaded_on_node(holders, to);
+      int from = one_holder ? kNobody : least_loaded_on_node(holders, to);
       if (from == kNobody) from = least_loaded(holders);
       load(from) += bytes;
       plan_.received[static_cast<std::size_t>(to)] += bytes;

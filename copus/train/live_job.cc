@@ -1,0 +1,308 @@
+#include "copus/train/live_job.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "copus/base/text.h"
+#include "copus/train/agree.h"
+
+namespace copus {
+
+LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data,
+                 Trainer& trainer, Recorder* recorder, Progress* progress,
+                 const std::atomic<bool>& stop_asked)
+    : groups_(groups),
+      o_(options),
+      data_(data),
+      trainer_(trainer),
+      recorder_(recorder),
+      progress_(progress),
+      stop_asked_(stop_asked),
+      phases_(short_name(trainer.options().plan), trainer.options().global_batch) {}
+
+Configuration LiveJob::now() const {
+  return {trainer_.options().plan, trainer_.options().global_batch};
+}
+
+double LiveJob::elapsed_s() const {
+  return std::chrono::duration<double>(Clock::now() - begin_).count();
+}
+
+void LiveJob::say(const std::string& text) const {
+  if (progress_ != nullptr) progress_->say(text);
+}
+
+Result<void> LiveJob::begin(const std::optional<Adaptation>& adaptation) {
+  const TrainerOptions& t = trainer_.options();
+  say(fmt::format("{} ({} parameters), {} rank{}, {}, {} tokens of data", t.model.name,
+                  human_count(static_cast<double>(t.model.total_params())), t.plan.gpus(),
+                  t.plan.gpus() == 1 ? "" : "s", short_name(t.plan),
+                  human_count(static_cast<double>(data_.tokens()))));
+  if (t.model.dropout) say("the model's config asks for dropout: it is not applied");
+  if (adaptation) {
+    say(fmt::format("adapting {}: {} configurations, batches {} to {}",
+                    o_.adapt.controller.policy.adapt == Adapt::kBatch ? "the batch"
+                                                                      : "batch and layout",
+                    adaptation->candidates.size(), o_.adapt.lowest_batch, o_.adapt.highest_batch));
+  }
+  if (recorder_ != nullptr) {
+    COPUS_TRY_VOID(recorder_->write(
+        "start", {{"model", t.model.name},
+                  {"parameters", t.model.total_params()},
+                  {"plan", plan_to_json(t.plan)},
+                  {"ranks", t.plan.gpus()},
+                  {"device", t.device.is_cuda() ? "cuda" : "cpu"},
+                  {"precision", t.compute == Compute::kBf16 ? "bf16" : "fp32"},
+                  {"seq_len", t.seq_len},
+                  {"global_batch", t.global_batch},
+                  {"data_tokens", data_.tokens()},
+                  {"peak_flops", o_.peak ? Json(o_.peak->v) : Json(nullptr)},
+                  {"adapt", to_string(o_.adapt.controller.policy.adapt)},
+                  {"cluster", adaptation ? cluster_to_json(adaptation->cluster) : Json(nullptr)}}));
+  }
+  begin_ = last_ = Clock::now();
+  return {};
+}
+
+Result<StepReport> LiveJob::step() {
+  // Rank 0's clock is the run's: it can tell its time limit from another rank's signal.
+  late_ = recorder_ != nullptr && o_.for_seconds && elapsed_s() >= *o_.for_seconds;
+  COPUS_TRY(result_, trainer_.step(data_, outcome_.samples, late_ || stop_asked_.load()));
+  const auto finished = Clock::now();
+  StepReport report;
+  report.seconds = std::chrono::duration<double>(finished - last_).count();
+  last_ = finished;
+  if (!result_.not_finite.empty()) {
+    stop_for_not_finite();
+    return report;
+  }
+  ++outcome_.steps;
+  outcome_.samples += trainer_.options().global_batch;
+  outcome_.loss = result_.loss;
+  data_hash_ = add_hashes(data_hash_, result_.data_hash);
+  report.step = outcome_.steps;
+  report.samples = outcome_.samples;
+  report.loss = result_.loss;
+  if (result_.norms) report.norms = result_.norms->all;
+  return report;
+}
+
+Result<void> LiveJob::follow() {
+  while (!done()) {
+    COPUS_TRY(const StepReport report, step());
+    if (!done()) COPUS_TRY_VOID(conclude());
+    const bool decides = o_.adapt.on() && Controller::due(o_.adapt.controller, report.step);
+    if (done() || !decides) continue;
+    const std::string command = from_rank_0(*trainer_.mesh().world, trainer_.options().device, "");
+    if (command.empty()) continue;
+    const Json json = Json::parse(command);
+    COPUS_TRY(const PartialPlan plan, plan_from_json(json.at("plan"), "rank 0's decision"));
+    COPUS_TRY_VOID(move({plan.plan, json.at("global_batch").get<std::int64_t>()}));
+  }
+  return {};
+}
+
+Result<void> LiveJob::observed(const StepReport& step, const std::optional<NoiseTerms>& /*terms*/,
+                               const Controller& controller) {
+  if (done()) return {};
+  COPUS_TRY_VOID(record_step(step, controller));
+  return conclude();
+}
+
+Result<void> LiveJob::evaluate() {
+  COPUS_TRY(outcome_.held_out_loss, trainer_.evaluate(data_, o_.eval_samples));
+  if (recorder_ != nullptr) {
+    COPUS_TRY_VOID(recorder_->write("eval", {{"step", outcome_.steps},
+                                             {"samples", outcome_.samples},
+                                             {"loss", *outcome_.held_out_loss}}));
+  }
+  say(fmt::format("step {}  held-out loss {:.4f}", outcome_.steps, *outcome_.held_out_loss));
+  last_ = Clock::now();  // evaluation is no part of the next step's time
+  return {};
+}
+
+Result<void> LiveJob::conclude() {
+  const bool last_step = o_.steps && outcome_.steps >= *o_.steps;
+  const bool last_sample = o_.samples && outcome_.samples >= *o_.samples;
+  const bool stopping = last_step || last_sample || result_.asked_to_stop > 0;
+  const bool evaluates =
+      o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
+  if (evaluates) COPUS_TRY_VOID(evaluate());
+  const double reached =
+      o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : outcome_.loss;
+  if (o_.until_loss && reached <= *o_.until_loss) {
+    outcome_.reason = "loss";
+  } else if (last_step) {
+    outcome_.reason = "steps";
+  } else if (last_sample) {
+    outcome_.reason = "samples";
+  } else if (result_.asked_to_stop > 0) {
+    const bool out_of_time = recorder_ != nullptr ? late_ : o_.for_seconds.has_value();
+    outcome_.reason = out_of_time && !stop_asked_.load() ? "time" : "signal";
+  }
+  return {};
+}
+
+// Time left by whichever limit comes first, at the speed so far.
+std::optional<double> LiveJob::remaining_s() const {
+  const double per_step = elapsed_s() / static_cast<double>(std::max<std::int64_t>(1, outcome_.steps));
+  std::optional<double> left;
+  const auto limit = [&](double seconds) {
+    left = std::min(left.value_or(seconds), std::max(0.0, seconds));
+  };
+  if (o_.steps) limit(per_step * static_cast<double>(*o_.steps - outcome_.steps));
+  if (o_.samples) {
+    limit(elapsed_s() * static_cast<double>(*o_.samples - outcome_.samples) /
+          static_cast<double>(std::max<std::int64_t>(1, outcome_.samples)));
+  }
+  if (o_.for_seconds) limit(*o_.for_seconds - elapsed_s());
+  return left;
+}
+
+Result<void> LiveJob::record_step(const StepReport& step, const Controller& controller) {
+  const TrainerOptions& t = trainer_.options();
+  const std::string plan = short_name(t.plan);
+  const double tokens = static_cast<double>(t.global_batch * t.seq_len);
+  std::optional<double> mfu;
+  if (o_.peak) {
+    mfu = 3 * t.model.forward_flops_per_token(t.seq_len) * tokens / step.seconds / o_.peak->v;
+  }
+  const std::optional<NoiseEstimate> noise = controller.noise();
+  std::optional<double> gns, critical_batch;
+  if (noise && noise->gns > 0 && std::isfinite(noise->gns)) {
+    gns = noise->gns;
+    critical_batch = o_.adapt.controller.policy.calibration * noise->gns;
+  }
+  phases_.add({.batch = t.global_batch,
+               .seconds = step.seconds,
+               .loss = step.loss,
+               .critical_batch = critical_batch});
+  if (progress_ != nullptr) {
+    progress_->step({.step = outcome_.steps,
+                     .last_step = o_.steps,
+                     .loss = step.loss,
+                     .tokens_per_s = tokens / step.seconds,
+                     .mfu = mfu,
+                     .global_batch = t.global_batch,
+                     .plan = plan,
+                     .noise_scale = gns,
+                     .remaining_s = remaining_s()});
+  }
+  if (recorder_ == nullptr) return {};
+  // The two raw terms come from the step's first samples and its whole batch, which are the same at
+  // every layout; the smoothed scale rests on all the norms.
+  std::optional<NoiseTerms> raw;
+  Json norms = nullptr;
+  if (result_.norms) {
+    const SquaredNorm pair[] = {result_.norms->first, result_.norms->global};
+    raw = fit_noise(pair);
+    norms = Json::array();
+    for (const SquaredNorm& norm : result_.norms->all) {
+      norms.push_back({norm.batch, norm.value, norm.count});
+    }
+  }
+  return recorder_->write(
+      "step", {{"step", outcome_.steps},
+               {"samples", outcome_.samples},
+               {"tokens", outcome_.samples * t.seq_len},
+               {"loss", step.loss},
+               {"grad_norm", result_.grad_norm},
+               {"lr", result_.lr},
+               {"global_batch", t.global_batch},
+               {"plan", plan},
+               {"step_time_s", step.seconds},
+               {"tokens_per_s", tokens / step.seconds},
+               {"mfu", number_or_null(mfu)},
+               {"gns", number_or_null(gns)},
+               {"gns_low", noise ? number_or_null(noise->low) : Json(nullptr)},
+               {"gns_high", noise ? number_or_null(noise->high) : Json(nullptr)},
+               {"g2", raw ? number_or_null(raw->g2) : Json(nullptr)},
+               {"s", raw ? number_or_null(raw->s) : Json(nullptr)},
+               {"norms", norms},
+               {"bcrit", number_or_null(critical_batch)},
+               {"goodput", number_or_null(controller.goodput())},
+               {"data_hash", fmt::format("{:016x}", data_hash_)},
+               {"tp_wait_s", result_.tp_wait_s},
+               {"pp_wait_s", result_.pp_wait_s},
+               {"dp_wait_s", result_.dp_wait_s},
+               {"sync_wait_s", result_.sync_wait_s},
+               {"optimizer_s", result_.optimizer_s}});
+}
+
+Result<void> LiveJob::decided(const Decision& decision) {
+  std::string command;
+  if (decision.move) {
+    command = Json({{"plan", plan_to_json(decision.to.plan)},
+                    {"global_batch", decision.to.global_batch}})
+                  .dump();
+  }
+  from_rank_0(*trainer_.mesh().world, trainer_.options().device, command);
+  why_ = decision.why;
+  if (decision.move) say(fmt::format("step {}  {}", outcome_.steps, decision.why));
+  if (recorder_ == nullptr) return {};
+  return recorder_->write("decision", {{"step", outcome_.steps},
+                                       {"candidates", decision.candidates},
+                                       {"best", {{"plan", short_name(decision.to.plan)},
+                                                 {"global_batch", decision.to.global_batch}}},
+                                       {"gain", decision.gain},
+                                       {"action", decision.move ? "switch" : "keep"},
+                                       {"why", decision.why}});
+}
+
+Result<MoveReport> LiveJob::move(const Configuration& to) {
+  const Configuration from = now();
+  const MoveResult result = trainer_.move(groups_, to);
+  last_ = Clock::now();
+  const std::string plan = short_name(to.plan);
+  if (result.done) {
+    phases_.move(plan, to.global_batch, why_, result.pause_s);
+    outcome_.moves += 1;
+    outcome_.pause_s += result.pause_s;
+  } else {
+    say(fmt::format("step {}  not moved to {}: {}; going on as before", outcome_.steps, to_text(to),
+                    result.error));
+  }
+  if (recorder_ != nullptr) {
+    COPUS_TRY_VOID(recorder_->write(
+        "reconfigure", {{"step", outcome_.steps},
+                        {"from", short_name(from.plan)},
+                        {"to", plan},
+                        {"global_batch_from", from.global_batch},
+                        {"global_batch_to", to.global_batch},
+                        {"done", result.done},
+                        {"error", result.done ? Json(nullptr) : Json(result.error)},
+                        {"pause_s", result.pause_s},
+                        {"bytes_moved", result.bytes_moved},
+                        {"groups_s", result.groups_s},
+                        {"allocate_s", result.allocate_s},
+                        {"transfer_s", result.transfer_s},
+                        {"commit_s", result.commit_s}}));
+  }
+  return MoveReport{result.done, result.error, result.pause_s};
+}
+
+void LiveJob::stop_for_not_finite() {
+  outcome_.reason = "not_finite";
+  outcome_.loss = result_.loss;
+  // The sign of what is no number says nothing.
+  const double norm = std::isnan(result_.grad_norm) ? NAN : result_.grad_norm;
+  const double loss = std::isnan(result_.loss) ? NAN : result_.loss;
+  outcome_.error =
+      fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
+                  outcome_.steps + 1, loss, norm, result_.not_finite, outcome_.steps);
+}
+
+std::string LiveJob::summary(const Controller& controller) const {
+  if (phases_.moves() == 0) return "";
+  std::string text = phases_.table();
+  const StepTime start = controller.start_step_time();
+  if (const std::optional<double> gain = phases_.gain(start.seconds)) {
+    text += fmt::format(
+        "Goodput over the run, {} of pauses in it: x{:.2f} of never having moved (by the critical "
+        "batch as estimated, and {} a step at the start)\n",
+        human_seconds(phases_.pause_s()), *gain, human_seconds(start.seconds));
+  }
+  return text;
+}
+
+}  // namespace copus

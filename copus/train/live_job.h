@@ -1,0 +1,66 @@
+// LiveJob: a run on real ranks, as the controller drives it: steps, events, what a person sees, and
+// the reasons to stop. Every rank has one; rank 0's is driven, the others follow it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "copus/goodput/controller.h"
+#include "copus/train/record/phases.h"
+#include "copus/train/record/recorder.h"
+#include "copus/train/run.h"
+
+namespace copus {
+
+class LiveJob final : public Job {
+ public:
+  LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data, Trainer& trainer,
+          Recorder* recorder, Progress* progress, const std::atomic<bool>& stop_asked);
+
+  // The run begins now.
+  Result<void> begin(const std::optional<Adaptation>& adaptation);
+  // Rank 0 drives; the others do what it decides.
+  Result<void> follow();
+
+  bool done() const override { return !outcome_.reason.empty(); }
+  Result<StepReport> step() override;
+  std::optional<double> remaining_s() const override;
+  Result<void> observed(const StepReport& step, const std::optional<NoiseTerms>& terms,
+                        const Controller& controller) override;
+  Result<void> decided(const Decision& decision) override;
+  Result<MoveReport> move(const Configuration& to) override;
+
+  RunOutcome& outcome() { return outcome_; }
+  double elapsed_s() const;
+  // What moving brought, in words; empty where nothing moved.
+  std::string summary(const Controller& controller) const;
+
+ private:
+  Configuration now() const;
+  // Evaluates where it is time to, and looks for a reason to stop.
+  Result<void> conclude();
+  Result<void> evaluate();
+  void stop_for_not_finite();
+  Result<void> record_step(const StepReport& step, const Controller& controller);
+  void say(const std::string& text) const;
+
+  using Clock = std::chrono::steady_clock;
+  GroupCache& groups_;
+  const RunOptions& o_;
+  const Dataset& data_;
+  Trainer& trainer_;
+  Recorder* recorder_;
+  Progress* progress_;
+  const std::atomic<bool>& stop_asked_;
+  RunOutcome outcome_;
+  StepResult result_;  // of the last step
+  Phases phases_;
+  std::string why_;  // of the decision that is being carried out
+  std::uint64_t data_hash_ = 0;
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
+  bool late_ = false;
+};
+
+}  // namespace copus

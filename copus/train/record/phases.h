@@ -1,0 +1,58 @@
+// The phases of a run that moved: where it was, for how long, why it left, and what moving brought.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace copus {
+
+// One step, as far as phases go.
+struct PhaseStep {
+  std::int64_t batch = 0;
+  double seconds = 0;
+  double loss = 0;
+  std::optional<double> critical_batch;  // nothing: not known yet
+};
+
+class Phases {
+ public:
+  Phases(std::string plan, std::int64_t batch);
+
+  void add(const PhaseStep& step);
+  // The run goes on elsewhere.
+  void move(std::string plan, std::int64_t batch, std::string why, double pause_s);
+
+  std::int64_t moves() const { return static_cast<std::int64_t>(phases_.size()) - 1; }
+  double pause_s() const;
+
+  // Progress per second over the run, pauses in it, of what it would have been had the run stayed
+  // where it began: counted from the first step whose critical batch was known. `start_step_s`: what
+  // a step takes there. Nothing where nothing was known.
+  std::optional<double> gain(double start_step_s) const;
+
+  // A table: from step, layout, batch, steps, samples/s, loss at its end, pause and reason of the
+  // move that began it.
+  std::string table() const;
+
+ private:
+  struct Phase {
+    std::string plan;
+    std::int64_t batch = 0;
+    std::int64_t first_step = 1;
+    std::int64_t steps = 0;
+    double seconds = 0;
+    double loss = 0;
+    std::string why;
+    double pause_s = 0;
+  };
+  std::vector<Phase> phases_;
+  std::int64_t steps_ = 0;
+  // Since the critical batch is known: time, effective samples, and the time weighted by the
+  // starting batch's efficiency.
+  double known_s_ = 0, progress_ = 0, stayed_s_ = 0;
+  std::optional<double> last_efficiency_;
+};
+
+}  // namespace copus
