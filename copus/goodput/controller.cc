@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "copus/base/text.h"
@@ -35,7 +34,9 @@ Controller::Controller(ControllerOptions options, Candidate start,
 std::optional<NoiseTerms> Controller::observe(const StepReport& step) {
   ++steps_here_;
   if (steps_here_ > options_.warm_steps) times_.observe(now_, step.seconds);
-  return noise_.observe(now_.at.global_batch, step.norms);
+  unmeasured_samples_ += now_.at.global_batch;
+  if (step.norms.empty()) return std::nullopt;
+  return noise_.observe(std::exchange(unmeasured_samples_, 0), step.norms);
 }
 
 bool Controller::due(const ControllerOptions& options, std::int64_t step) {
@@ -170,7 +171,6 @@ Decision Controller::finish_probing(std::optional<double> remaining_s) {
   PolicyOptions measured = options_.policy;
   measured.margin = measured.batch_margin = 0;
   measured.dwell_steps = 0;
-  measured.widest_spread = std::numeric_limits<double>::infinity();
   Situation at = situation(remaining_s);
   std::erase_if(at.choices,
                 [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });

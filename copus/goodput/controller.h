@@ -97,6 +97,7 @@ class Controller {
   Candidate start_, now_;
   std::function<double(const Configuration&, const Configuration&)> predicted_pause_s_;
   NoiseScale noise_;
+  std::int64_t unmeasured_samples_ = 0;  // since norms were taken last
   StepTimes times_;
   double predicted_pauses_s_ = 0, measured_pauses_s_ = 0;  // of all moves of state so far
   double in_place_pause_s_;                                // the last one, or what is assumed

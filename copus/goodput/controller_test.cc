@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <utility>
 
 namespace copus {
 namespace {
@@ -65,7 +66,7 @@ ControllerOptions quiet_options() {
 // A run of so many steps on a machine that may not be as predicted.
 class FakeJob : public Job {
  public:
-  FakeJob(Configuration start, Int steps) : at_(start), steps_(steps) {}
+  FakeJob(Configuration start, Int steps) : at_(std::move(start)), steps_(steps) {}
 
   double truth(const Configuration& at) const {
     const auto slow = slowdown.find(to_text({at.plan, 0}));

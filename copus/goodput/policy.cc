@@ -25,16 +25,20 @@ struct Rated {
   double gain = 0;
 };
 
-// The gradient noise scale is of use where it is a number above 0.
-bool known(const std::optional<NoiseEstimate>& noise) {
-  return noise && std::isfinite(noise->gns) && noise->gns > 0;
+// What is decided by: where |G|^2 cannot be told from 0 the noise scale has no upper end, and its
+// lower one stands for it. Nothing where it has none either.
+std::optional<NoiseEstimate> usable(const std::optional<NoiseEstimate>& noise) {
+  if (!noise) return std::nullopt;
+  NoiseEstimate estimate = *noise;
+  if (!std::isfinite(estimate.gns)) estimate.gns = estimate.low;
+  if (!(estimate.gns > 0)) return std::nullopt;
+  return estimate;
 }
 
 class Judge {
  public:
-  // REQUIRES: the noise scale is known.
-  Judge(const PolicyOptions& options, const Situation& situation)
-      : options_(options), at_(situation), noise_(*situation.noise) {}
+  Judge(const PolicyOptions& options, const Situation& situation, const NoiseEstimate& noise)
+      : options_(options), at_(situation), noise_(noise) {}
 
   double critical_batch() const { return options_.calibration * noise_.gns; }
 
@@ -211,26 +215,19 @@ Result<Adapt> parse_adapt(std::string_view text) {
 Decision decide(const PolicyOptions& options, const Situation& situation) {
   Decision decision;
   decision.to = situation.now.at;
-  if (!known(situation.noise)) {
+  const std::optional<NoiseEstimate> noise = usable(situation.noise);
+  if (!noise) {
     decision.why =
         options.adapt == Adapt::kOff ? "adapting is off" : "the noise scale is not known yet";
     return decision;
   }
-  const Judge judge(options, situation);
+  const Judge judge(options, situation, *noise);
   decision.critical_batch = judge.critical_batch();
   decision.goodput = judge.goodput_of(situation.now);
   if (options.adapt == Adapt::kOff) {
     decision.why = "adapting is off";
     return decision;
   }
-  if (const NoiseEstimate& noise = *situation.noise; !(noise.spread() <= options.widest_spread)) {
-    decision.why =
-        fmt::format("the noise scale is {}, between {} and {}: x{:.1f} apart, want at most x{:.1f}",
-                    human_count(noise.gns), human_count(noise.low), human_count(noise.high),
-                    noise.spread(), options.widest_spread);
-    return decision;
-  }
-
   std::optional<Rated> top, pick;  // the best of all, and of those that lack nothing
   for (const Choice& choice : situation.choices) {
     if (!judge.allowed(choice)) continue;

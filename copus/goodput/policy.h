@@ -24,8 +24,6 @@ struct PolicyOptions {
   double margin = 0.10;        // Goodput a change of layout has to gain
   double batch_margin = 0.05;  // and a change that moves no state (batch, micro-batch)
   double calibration = 2.0;    // critical batch / noise scale
-  // The noise scale's interval must be at most this wide (high/low) before anything is decided.
-  double widest_spread = 4.0;
   double growth = 2.0;  // the batch changes by at most this factor at once, both ways
   // Steps in one configuration before it is left; twice as many to undo the move that led there (as
   // a whole, or its layout, or the direction of its batch).

@@ -10,10 +10,6 @@
 namespace copus {
 namespace {
 
-Precision precision_of(const TrainerOptions& trainer) {
-  return trainer.compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32;
-}
-
 CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOptions& trainer) {
   CandidateRequest request;
   request.seq_len = trainer.seq_len;
@@ -41,10 +37,9 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
   if (options.cluster) {
     adaptation.cluster = *options.cluster;
   } else {
-    COPUS_TRY(adaptation.cluster,
-              this_cluster(*world, trainer.device, trainer.ranks_per_node));
+    COPUS_TRY(adaptation.cluster, this_cluster(*world, trainer));
   }
-  const CostOptions cost = engine_cost_options(trainer.device, precision_of(trainer));
+  const CostOptions cost = engine_cost_options(trainer.device, trainer.precision());
   // Rank 0 decides, so only it needs to know between what.
   if (world->rank() == 0) {
     adaptation.candidates = enumerate_candidates(trainer.model, adaptation.cluster, cost,

@@ -26,6 +26,9 @@ struct LayoutOptions {
   std::int64_t bucket_elements = 8 << 20;
   int ranks_per_node = 1;
 
+  Precision precision() const {
+    return compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32;
+  }
   at::ScalarType dtype() const {
     return compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat;
   }

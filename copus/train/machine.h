@@ -4,14 +4,14 @@
 
 #include "copus/cost/options.h"
 #include "copus/spec/cluster_spec.h"
-#include "copus/train/comm.h"
+#include "copus/train/layout.h"
 
 namespace copus {
 
 // Every rank calls this; all get the same. On CPUs all ranks measure at once, as they will compute
-// at once: matrix products, memory, an operator's own cost, messages between all of them; about half
-// a second. On GPUs: the catalog's entry for this GPU; an error names --cluster where it has none.
-Result<ClusterSpec> this_cluster(const Comm& world, at::Device device, int ranks_per_node);
+// at once: a layer of this model at two sizes, memory, messages between all of them; about a second.
+// On GPUs: the catalog's entry for this GPU; an error names --cluster where it has none.
+Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run);
 
 // What this engine does, for the cost model.
 CostOptions engine_cost_options(at::Device device, Precision precision);
