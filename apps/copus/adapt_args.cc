@@ -28,10 +28,12 @@ Result<void> resolve_batches(const std::string& text, std::int64_t start, AdaptO
 }
 
 // The engine trains ZeRO stages 0 and 1, one context, no experts.
-Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix) {
+Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerOptions trainer) {
   PartialPlan pinned;
   if (!fix.empty()) {
     COPUS_TRY(pinned, load_partial_plan(fix, "--fix"));
+    trainer.plan = pinned.plan;
+    COPUS_TRY_VOID(check_trainable(trainer));
   }
   for (const char* field : {"cp", "ep"}) {
     if (!pinned.has(field)) pinned.given.emplace_back(field);
@@ -107,7 +109,7 @@ Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& 
     COPUS_TRY(policy.horizon_s, parse_duration(args.horizon, "--horizon"));
   }
   COPUS_TRY_VOID(resolve_batches(args.batch_range, trainer.global_batch, out));
-  COPUS_TRY(out.spaces, resolve_spaces(args.fix));
+  COPUS_TRY(out.spaces, resolve_spaces(args.fix, trainer));
   if (!args.cluster.empty()) {
     COPUS_TRY(out.cluster, load_cluster(args.cluster));
     if (out.cluster->gpus() != ranks) {

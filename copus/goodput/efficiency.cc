@@ -28,7 +28,7 @@ Result<GoodputKind> parse_goodput_kind(std::string_view text) {
     if (text == to_string(kind)) return kind;
     names.emplace_back(to_string(kind));
   }
-  return make_error("goodput: got {:?}; want {}", text.substr(0, 40), join_or(names));
+  return make_error("--goodput: got {}; want {}", text.substr(0, 40), join_or(names));
 }
 
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch) {

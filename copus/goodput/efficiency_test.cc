@@ -89,7 +89,7 @@ TEST(GoodputKind, IsReadAsItIsWritten) {
     EXPECT_EQ(parse_goodput_kind(to_string(kind)).value(), kind);
   }
   EXPECT_EQ(parse_goodput_kind("lr").error().message,
-            "goodput: got \"lr\"; want plain or lr-aware");
+            "--goodput: got lr; want plain or lr-aware");
 }
 
 TEST(LearningRateFactor, IsTheRootOfTheBatchRatio) {

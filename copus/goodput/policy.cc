@@ -209,7 +209,7 @@ Result<Adapt> parse_adapt(std::string_view text) {
     if (text == to_string(adapt)) return adapt;
     names.emplace_back(to_string(adapt));
   }
-  return make_error("adapt: got {:?}; want {}", text.substr(0, 40), join_or(names));
+  return make_error("--adapt: got {}; want {}", text.substr(0, 40), join_or(names));
 }
 
 Decision decide(const PolicyOptions& options, const Situation& situation) {

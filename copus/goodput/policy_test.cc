@@ -377,7 +377,7 @@ TEST(Adapt, ReadsWhatItPrints) {
   for (const Adapt adapt : {Adapt::kOff, Adapt::kBatch, Adapt::kFull}) {
     EXPECT_EQ(parse_adapt(to_string(adapt)).value(), adapt);
   }
-  EXPECT_EQ(parse_adapt("all").error().message, "adapt: got \"all\"; want off, batch or full");
+  EXPECT_EQ(parse_adapt("all").error().message, "--adapt: got all; want off, batch or full");
 }
 
 }  // namespace

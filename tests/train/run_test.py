@@ -2,11 +2,8 @@
 """copus train as it is used: real processes, real signals, real faults.
 
     run_test.py [--bin build/bin/copus] [Class[.test]…]
-
-Every wait has a limit, every run its own temporary folder, and after each test no process of it may be left.
 """
 
-import ctypes
 import fcntl
 import json
 import math
@@ -17,182 +14,12 @@ import signal
 import socket
 import stat
 import struct
-import subprocess
-import sys
-import tempfile
 import termios
 import time
-import unittest
-import uuid
 from collections import Counter
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2]
-COPUS = SOURCE / "build" / "bin" / "copus"
-TEXT_MODEL = Path(__file__).resolve().parent / "text_llama.json"
-LAUNCHERS = ("OMPI_", "SLURM_", "COPUS_", "TORCHELASTIC_", "MASTER_", "PMI_")
-RANK_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
-
-START_S = 90  # until the first steps are done, on a machine with other work
-END_S = 60  # from a fault to the end of the run; its own limits are far below
-TINY = ("--model", "tiny", "--seq-len", "64", "--global-batch", "8")
-LONG = ("--steps", "100000")
-
-
-def environment(tag, extra):
-    """One thread per rank, whoever starts it, and no launcher but the test."""
-    env = {k: v for k, v in os.environ.items() if k not in RANK_NAMES and not k.startswith(LAUNCHERS)}
-    env.update(OMP_NUM_THREADS="1", TERM="dumb", LC_ALL="C.UTF-8", RUN_TEST_TAG=tag)
-    env.update(extra or {})
-    return env
-
-
-def tagged(tag):
-    """The processes of a test that are alive, with their environments. A dead one has none."""
-    found = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if f"RUN_TEST_TAG={tag}".encode() in variables:
-            found[int(folder.name)] = dict(v.decode("utf-8", "replace").partition("=")[::2] for v in variables)
-    return found
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def read_events(run_dir):
-    """Every line whole, every line JSON."""
-    text = (Path(run_dir) / "events.jsonl").read_text(encoding="utf-8")
-    assert text == "" or text.endswith("\n"), f"half a line at the end: {text[-200:]!r}"
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def of_kind(run_dir, kind):
-    return [event for event in read_events(run_dir) if event["event"] == kind]
-
-
-def losses(run_dir):
-    return [event["loss"] for event in of_kind(run_dir, "step")]
-
-
-LIBC = ctypes.CDLL(None)
-PR_SET_PDEATHSIG = 1
-
-
-def die_with_the_test():
-    """A test that is itself killed at its limit leaves nothing: ranks die with their supervisor."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class Run:
-    """A process of copus train. Output goes to files: nothing waits for a reader."""
-
-    def __init__(self, folder, tag, args, env=None, **options):
-        self.args = [str(COPUS), "train", *map(str, args)]
-        self.out_file = tempfile.TemporaryFile()
-        self.err_file = tempfile.TemporaryFile()
-        options.setdefault("stdin", subprocess.DEVNULL)
-        options.setdefault("stdout", self.out_file)
-        options.setdefault("stderr", self.err_file)
-        options.setdefault("preexec_fn", die_with_the_test)
-        self.process = subprocess.Popen(self.args, cwd=folder, env=environment(tag, env), **options)
-
-    def wait(self, limit):
-        try:
-            self.code = self.process.wait(limit)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise AssertionError(f"not over after {limit} s: {' '.join(self.args)}\n{self.err}") from None
-        return self
-
-    @staticmethod
-    def _text(file):
-        file.seek(0)
-        return file.read().decode("utf-8", "replace")
-
-    @property
-    def out(self):
-        return self._text(self.out_file)
-
-    @property
-    def err(self):
-        return self._text(self.err_file)
-
-
-class RunTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="copus_run_")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.tag = uuid.uuid4().hex
-        self.addCleanup(self.kill_what_is_left)
-        self.runs = []
-
-    def tearDown(self):
-        self.assert_nothing_runs()
-
-    def kill_what_is_left(self):
-        for pid in tagged(self.tag):
-            os.kill(pid, signal.SIGKILL)
-        for run in self.runs:
-            run.process.wait()
-            run.out_file.close()
-            run.err_file.close()
-
-    def assert_nothing_runs(self, patience=5):
-        """A parent that was killed dies before its children do."""
-        deadline = time.monotonic() + patience
-        while (left := tagged(self.tag)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertEqual({}, {pid: env.get("RANK", "supervisor") for pid, env in left.items()})
-
-    def start(self, *args, env=None, **options):
-        run = Run(self.folder, self.tag, args, env, **options)
-        self.runs.append(run)
-        return run
-
-    def train(self, *args, code=0, env=None, limit=START_S + END_S):
-        run = self.start(*args, env=env).wait(limit)
-        self.assertEqual(run.code, code, f"{' '.join(run.args)}\n{run.out}\n{run.err}")
-        return run
-
-    def wait_for_step(self, run, step, run_dir="run"):
-        """The run is past its start and between two steps, as far as one can know."""
-        events = self.folder / run_dir / "events.jsonl"
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            if events.exists() and f'"step":{step},' in events.read_text(encoding="utf-8"):
-                return
-            if run.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        self.fail(f"no step {step}: {' '.join(run.args)}\n{run.err}")
-
-    def ranks(self):
-        return {env["RANK"]: pid for pid, env in tagged(self.tag).items() if "RANK" in env}
-
-    def pid_of(self, rank):
-        return self.ranks()[str(rank)]
-
-    def assert_error(self, run, code, *patterns):
-        """The last line says what is wrong; nothing else looks like a stack trace or a library's log."""
-        self.assertEqual(run.code, code, run.err)
-        lines = run.err.splitlines()
-        self.assertTrue(lines, "nothing on standard error")
-        self.assertTrue(lines[-1].startswith("copus: error: "), run.err)
-        for pattern in patterns:
-            self.assertRegex(lines[-1], pattern)
-        for line in lines:
-            self.assertRegex(line, r"^(rank \d+: )?copus: error: ")
+from fixture import SOURCE, TEXT_MODEL, START_S, END_S, TINY, LONG, free_port, read_events, of_kind, losses, die_with_the_test, RunTest, main
 
 
 class Killed(RunTest):
@@ -642,16 +469,6 @@ class RealText(RunTest):
         self.assertLess(last, entropy - 0.6)
         self.assertLess(held_out, entropy - 0.6)
         self.assertLess(widest, 1e-3)
-
-
-def main():
-    global COPUS
-    arguments = sys.argv[1:]
-    if "--bin" in arguments:
-        at = arguments.index("--bin")
-        COPUS = Path(arguments[at + 1]).resolve()
-        del arguments[at : at + 2]
-    unittest.main(argv=[sys.argv[0], *arguments], verbosity=2)  # says what is left out
 
 
 if __name__ == "__main__":

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""copus train --adapt, as it is used: what it decides is carried out, written down, and changes no sample.
+
+    adapt_test.py [--bin build/bin/copus] [Class[.test]…]
+"""
+
+import math
+import os
+import signal
+
+from fixture import END_S, RunTest, main, of_kind, read_events
+
+LR = 1e-3
+# A critical batch far above every batch: growing always pays, as far as it makes a step's samples faster.
+EAGER = ("--model", "tiny", "--seq-len", 32, "--lr", LR, "--warmup-samples", 0, "--decay-samples", 0,
+         "--calibration", 1000, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)  # fmt: skip
+
+
+def hash_at(run_dir, samples):
+    return next(event["data_hash"] for event in of_kind(run_dir, "step") if event["samples"] == samples)
+
+
+class Adapting(RunTest):
+    def check_events(self, start_batch):
+        """Every step is where the last move left the run; a rate goes with its batch."""
+        events = read_events(self.folder / "run")
+        plan, batch, samples, decision = None, start_batch, 0, None
+        for event in events:
+            if event["event"] == "step":
+                plan = plan or event["plan"]
+                samples += batch
+                self.assertEqual((event["plan"], event["global_batch"], event["samples"]), (plan, batch, samples))
+                self.assertAlmostEqual(event["lr"], LR * math.sqrt(batch / start_batch), places=9)
+            elif event["event"] == "decision":
+                decision = event
+                self.assertEqual(event["step"] % 5, 0)
+                self.assertTrue(event["why"])
+            elif event["event"] == "reconfigure":
+                self.assertEqual(decision["action"], "switch")
+                self.assertEqual(decision["best"], {"plan": event["to"], "global_batch": event["global_batch_to"]})
+                self.assertEqual((event["from"], event["global_batch_from"]), (plan, batch))
+                self.assertTrue(event["done"], event)
+                phases = sum(event[name] for name in ("groups_s", "allocate_s", "transfer_s", "commit_s"))
+                self.assertLessEqual(phases, event["pause_s"] + 1e-6)
+                plan, batch = event["to"], event["global_batch_to"]
+        return events
+
+    def test_moves_batch_and_layout(self):
+        # Between processes on CPUs, cutting every layer over two ranks is the slowest layout there is.
+        run = self.train(*EAGER, "--global-batch", 4, "--batch-range", "4:32", "--steps", 120, "--ranks", 2,
+                         "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--run-dir", "run")  # fmt: skip
+        events = self.check_events(4)
+        moves = [event for event in events if event["event"] == "reconfigure"]
+        self.assertTrue(any(move["global_batch_to"] > move["global_batch_from"] for move in moves), moves)
+        self.assertTrue(any(".tp2." in move["from"] and ".tp1." in move["to"] for move in moves), moves)
+        end = events[-1]
+        self.assertEqual((end["event"], end["reason"], end["moves"]), ("end", "steps", len(moves)))
+        self.assertAlmostEqual(end["pause_s"], sum(move["pause_s"] for move in moves))
+        # The table of phases, a line for each.
+        self.assertRegex(run.out, r"(?m)^from step  layout +batch  steps  samples/s +loss +pause  why$")
+        for move in moves:
+            self.assertRegex(run.out, rf"(?m)^{move['step'] + 1} +{move['to']} +{move['global_batch_to']} ")
+        self.assertRegex(run.out, r"(?m)^Goodput over the run, .* of pauses in it: x\d+\.\d\d of never having moved")
+        # The samples are those of a run that never moves, one at a time.
+        samples = end["samples"]
+        step = samples & -samples
+        self.train(*EAGER, "--global-batch", step, "--samples", samples, "--run-dir", "fixed")
+        self.assertEqual(hash_at(self.folder / "run", samples), hash_at(self.folder / "fixed", samples))
+
+    def test_batch_alone_leaves_the_layout(self):
+        self.train(*EAGER, "--global-batch", 4, "--batch-range", "4:32", "--steps", 60, "--ranks", 2,
+                   "--plan", "pp=2,micro_batch=2", "--adapt", "batch", "--run-dir", "run")  # fmt: skip
+        events = self.check_events(4)
+        moves = [event for event in events if event["event"] == "reconfigure"]
+        self.assertTrue(moves)
+        for move in moves:
+            self.assertIn("dp1.tp1.pp2.", move["to"])
+            self.assertEqual(move["bytes_moved"], 0)
+
+    def test_off_decides_nothing_and_still_measures(self):
+        self.train(*EAGER, "--global-batch", 8, "--steps", 30, "--ranks", 2, "--run-dir", "run")
+        events = self.check_events(8)
+        self.assertEqual({event["event"] for event in events}, {"start", "step", "end"})
+        last = [event for event in events if event["event"] == "step"][-1]
+        self.assertGreater(last["gns"], 0)
+        self.assertAlmostEqual(last["bcrit"] / last["gns"], 1000)
+        self.assertGreater(last["goodput"], 0)
+        # What is smoothed can be followed: each norm is [samples, value, how many].
+        taken = [event for event in events if event.get("norms")]
+        self.assertGreater(len(taken), 5)
+        for event in taken:
+            self.assertEqual(event["norms"][-1][0], 8)
+            self.assertAlmostEqual(math.sqrt(event["norms"][-1][1]), event["grad_norm"], places=9)
+
+    def test_one_rank_adapts_its_batch(self):
+        self.train(*EAGER, "--global-batch", 4, "--batch-range", "2:16", "--steps", 40, "--adapt", "full",
+                   "--run-dir", "run")  # fmt: skip
+        self.check_events(4)
+
+    def test_probe_tries_layouts(self):
+        self.train(*EAGER, "--global-batch", 8, "--batch-range", "8:8", "--steps", 80, "--ranks", 2, "--probe", 2,
+                   "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--run-dir", "run")  # fmt: skip
+        events = self.check_events(8)
+        tries = [e for e in events if e["event"] == "decision" and "a try" in e["why"]]
+        self.assertTrue(tries)
+        self.assertLessEqual(len(tries), 2)
+
+    def test_config_has_it_all(self):
+        self.train(*EAGER, "--global-batch", 4, "--batch-range", "4:8", "--steps", 6, "--ranks", 2, "--adapt", "full",
+                   "--goodput", "lr-aware", "--fix", "tp=1", "--run-dir", "run")  # fmt: skip
+        text = (self.folder / "run" / "config.toml").read_text(encoding="utf-8")
+        for line in ('adapt = "full"', 'goodput = "lr-aware"', 'fix = "tp=1"', 'batch-range = "4:8"', "dwell = 5"):
+            self.assertIn(line, text)
+        self.train("--config", "run/config.toml", "--run-dir", "again")
+        for event in of_kind(self.folder / "again", "step"):
+            self.assertIn(".tp1.", event["plan"])
+
+    def test_killed_while_adapting_ends_the_run(self):
+        run = self.start(*EAGER, "--global-batch", 4, "--batch-range", "4:32", "--steps", 100000, "--ranks", 2,
+                         "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--run-dir", "run")  # fmt: skip
+        self.wait_for_step(run, 20)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        run.wait(END_S)
+        self.assert_error(run, 1, "rank 1 was killed by signal 9")
+
+
+if __name__ == "__main__":
+    main()
