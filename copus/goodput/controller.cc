@@ -24,6 +24,7 @@ Controller::Controller(ControllerOptions options, Candidate start,
       now_(std::move(start)),
       predicted_pause_s_(std::move(pause_s)),
       noise_(options.noise),
+      scales_noise_(options.noise),
       times_(options.times),
       in_place_pause_s_(options.in_place_pause_s) {
   const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
@@ -36,7 +37,15 @@ std::optional<NoiseTerms> Controller::observe(const StepReport& step) {
   if (steps_here_ > options_.warm_steps) times_.observe(now_, step.seconds);
   unmeasured_samples_ += now_.at.global_batch;
   if (step.norms.empty()) return std::nullopt;
-  return noise_.observe(std::exchange(unmeasured_samples_, 0), step.norms);
+  const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
+  scales_noise_.observe(samples, step.scale_norms);
+  return noise_.observe(samples, step.norms);
+}
+
+std::optional<NoiseEstimate> Controller::noise() const {
+  const std::optional<NoiseEstimate> whole = noise_.estimate(), scales = scales_noise();
+  if (!whole || !scales) return whole;
+  return combine_estimates(*whole, *scales, options_.scales_factor_sd);
 }
 
 bool Controller::due(const ControllerOptions& options, std::int64_t step) {

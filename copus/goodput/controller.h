@@ -22,6 +22,7 @@ struct StepReport {
   double loss = 0;
   double seconds = 0;
   std::vector<SquaredNorm> norms;  // empty: not measured in this step
+  std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty likewise
 };
 
 // What became of a move.
@@ -34,6 +35,9 @@ struct MoveReport {
 struct ControllerOptions {
   PolicyOptions policy;
   NoiseScaleOptions noise;
+  // Spread of the factor between the noise scale of the whole gradient and that of the norms'
+  // weights, on a log scale: a factor of e^this either way is one standard deviation.
+  double scales_factor_sd = 0.35;
   StepTimeOptions times;
   std::int64_t decide_every = 10;  // steps
   std::int64_t warm_steps = 2;     // after a move, steps whose time is not counted
@@ -54,7 +58,9 @@ class Controller {
 
   // After every step. The step's own terms, where it was measured.
   std::optional<NoiseTerms> observe(const StepReport& step);
-  std::optional<NoiseEstimate> noise() const { return noise_.estimate(); }
+  // From the whole gradient's norms and from the norms' weights together.
+  std::optional<NoiseEstimate> noise() const;
+  std::optional<NoiseEstimate> scales_noise() const { return scales_noise_.estimate(); }
   // Goodput of the current configuration by its believed step time; nothing while the noise scale
   // is not known.
   std::optional<double> goodput() const { return goodput(now_); }
@@ -96,7 +102,7 @@ class Controller {
   std::vector<Candidate> candidates_;  // where the run started among them
   Candidate start_, now_;
   std::function<double(const Configuration&, const Configuration&)> predicted_pause_s_;
-  NoiseScale noise_;
+  NoiseScale noise_, scales_noise_;
   std::int64_t unmeasured_samples_ = 0;  // since norms were taken last
   StepTimes times_;
   double predicted_pauses_s_ = 0, measured_pauses_s_ = 0;  // of all moves of state so far

@@ -142,7 +142,7 @@ std::string plan_of(const Configuration& at) { return to_text({at.plan, 0}); }
 StepReport report(Int step, double seconds, double gns, double batch) {
   // The small scatter gives the estimator something to judge its spread by.
   const double scatter = step % 2 == 0 ? 1.002 : 0.998;
-  return {step, 0, 0, seconds, {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}}};
+  return {step, 0, 0, seconds, {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}}, {}};
 }
 
 TEST(Drive, StepsObservesDecidesAndMovesInThisOrder) {

@@ -107,6 +107,31 @@ std::optional<NoiseTerms> fit_noise(std::span<const SquaredNorm> norms,
   return terms;
 }
 
+NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate& scales,
+                                double factor_sd) {
+  constexpr double kHalfWidth = 1.959963984540054;  // of a 95% interval, in standard deviations
+  // Infinite where an end says nothing.
+  const auto log_sd = [](const NoiseEstimate& e) {
+    return std::isfinite(e.gns) ? std::log(e.spread()) / (2 * kHalfWidth) : kInfinity;
+  };
+  const double sd_whole = log_sd(whole);
+  const double sd_scales = std::hypot(log_sd(scales), factor_sd);
+  if (!std::isfinite(sd_scales)) return whole;
+  NoiseEstimate both = whole;
+  double mean = std::log(scales.gns), sd = sd_scales;
+  if (std::isfinite(sd_whole)) {
+    // Two estimates that are certain are alike, or the factor is not what it is taken to be.
+    const double floor = 1e-6;
+    const double w = 1 / (sd_whole * sd_whole + floor), v = 1 / (sd_scales * sd_scales + floor);
+    mean = (w * std::log(whole.gns) + v * mean) / (w + v);
+    sd = 1 / std::sqrt(w + v);
+  }
+  both.gns = std::exp(mean);
+  both.low = std::exp(mean - kHalfWidth * sd);
+  both.high = std::exp(mean + kHalfWidth * sd);
+  return both;
+}
+
 double NoiseEstimate::spread() const {
   return low > 0 && std::isfinite(high) ? high / low : kInfinity;
 }

@@ -54,6 +54,13 @@ struct NoiseEstimate {
   double spread() const;
 };
 
+// One estimate of two: of the whole gradient, and of the scales (the norms' weights), whose noise
+// scale is the whole one's up to a factor around 1 (Gray et al. 2024, arXiv 2411.00999). Weighted by
+// their precision on a log scale; `factor_sd` is the factor's spread there. Where the second is all
+// that is known it stands alone. The terms are the first's.
+NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate& scales,
+                                double factor_sd);
+
 struct NoiseScaleOptions {
   // A step's weight falls to 1/e after so many samples, but not in fewer than `window_steps` steps.
   double window_samples = 0;

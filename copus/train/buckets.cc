@@ -294,12 +294,12 @@ Tensor zero_sum(const Bucket& bucket) {
 
 }  // namespace
 
-Tensor ChunkParameters::squared_norm() const {
+Tensor ChunkParameters::squared_norm(bool scales_alone) const {
   Tensor sum = zero_sum(buckets_[0]);
   for (const Bucket& bucket : buckets_) {
     RangeNorm ranges(bucket.gradients, sum);
     for (const PlacedTensor& tensor : bucket.tensors) {
-      if (!counts(bucket, tensor)) continue;
+      if (!counts(bucket, tensor) || (scales_alone && !is_scale(tensor.spec))) continue;
       ranges.add(std::max(tensor.offset, bucket.owned_begin),
                  std::min(tensor.offset + tensor.size, bucket.owned_begin + bucket.owned_length));
     }

@@ -65,8 +65,9 @@ class ChunkParameters {
   void reduce_when_ready();
   // Starts what has not been started and waits for all; then sums the parts of replicated tensors.
   void finish_reduction();
-  // Sum of squares of the owned gradients, each element of the model counted on one rank only.
-  Tensor squared_norm() const;
+  // Sum of squares of the owned gradients, each element of the model counted on one rank only; of
+  // the scales alone: the weights of the layers' norms and of the last one.
+  Tensor squared_norm(bool scales_alone = false) const;
   // Squared norms of this replica's own gradient, before it is summed over replicas; each element of
   // the model counted on one rank of the replica. The prefix is what has been added since
   // zero_gradients(): note_prefix() is called between two backward passes, and exchanges nothing.

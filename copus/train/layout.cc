@@ -52,6 +52,7 @@ void Layout::build_chunks(const LayoutOptions& options) {
     chunks_.push_back(std::make_unique<ModelChunk>(
         options.model, chunk_spec(options.model, plan, mesh.at.pp + i * plan.pp), own.values(),
         *partition_, plan.recompute, options.seq_len));
+    chunks_.back()->set_tap(&tap);
     local.push_back({chunks_.back().get(), &own});
   }
   pipeline = std::make_unique<Pipeline>(

@@ -52,6 +52,8 @@ class Layout {
   Schedule schedule;
   std::vector<std::unique_ptr<ChunkParameters>> parameters;  // of this rank's chunks, in model order
   std::unique_ptr<Pipeline> pipeline;
+  // Of all this rank's chunks; stays closed where sequence parallelism cuts samples.
+  ScaleTap tap;
 
  private:
   Layout() = default;

@@ -7,6 +7,17 @@
 #include "copus/train/agree.h"
 
 namespace copus {
+namespace {
+
+// [[samples, mean squared norm, how many], …]; null: none were taken.
+Json norms_to_json(const std::vector<SquaredNorm>& norms) {
+  if (norms.empty()) return nullptr;
+  Json all = Json::array();
+  for (const SquaredNorm& norm : norms) all.push_back({norm.batch, norm.value, norm.count});
+  return all;
+}
+
+}  // namespace
 
 LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data,
                  Trainer& trainer, Recorder* recorder, Progress* progress,
@@ -83,7 +94,10 @@ Result<StepReport> LiveJob::step() {
   report.step = outcome_.steps;
   report.samples = outcome_.samples;
   report.loss = result_.loss;
-  if (result_.norms) report.norms = result_.norms->all;
+  if (result_.norms) {
+    report.norms = result_.norms->all;
+    report.scale_norms = result_.norms->scales;
+  }
   return report;
 }
 
@@ -168,6 +182,7 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
     mfu = 3 * t.model.forward_flops_per_token(t.seq_len) * tokens / step.seconds / o_.peak->v;
   }
   const std::optional<NoiseEstimate> noise = controller.noise();
+  const std::optional<NoiseEstimate> scales = controller.scales_noise();
   std::optional<double> gns, critical_batch;
   if (noise && noise->gns > 0 && std::isfinite(noise->gns)) {
     gns = noise->gns;
@@ -192,14 +207,9 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
   // The two raw terms come from the step's first samples and its whole batch, which are the same at
   // every layout; the smoothed scale rests on all the norms.
   std::optional<NoiseTerms> raw;
-  Json norms = nullptr;
   if (result_.norms) {
     const SquaredNorm pair[] = {result_.norms->first, result_.norms->global};
     raw = fit_noise(pair);
-    norms = Json::array();
-    for (const SquaredNorm& norm : result_.norms->all) {
-      norms.push_back({norm.batch, norm.value, norm.count});
-    }
   }
   return recorder_->write(
       "step", {{"step", outcome_.steps},
@@ -218,7 +228,9 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
                {"gns_high", noise ? number_or_null(noise->high) : Json(nullptr)},
                {"g2", raw ? number_or_null(raw->g2) : Json(nullptr)},
                {"s", raw ? number_or_null(raw->s) : Json(nullptr)},
-               {"norms", norms},
+               {"gns_scales", scales ? number_or_null(scales->gns) : Json(nullptr)},
+               {"norms", norms_to_json(step.norms)},
+               {"scale_norms", norms_to_json(step.scale_norms)},
                {"bcrit", number_or_null(critical_batch)},
                {"goodput", number_or_null(controller.goodput())},
                {"data_hash", fmt::format("{:016x}", data_hash_)},

@@ -61,8 +61,24 @@ ModelChunk::ModelChunk(const ModelSpec& model, const ChunkSpec& chunk,
 }
 
 Tensor ModelChunk::norm(const Tensor& x, const Scale& scale) const {
-  if (model_.norm == Norm::kRmsNorm) return rms_norm(x, scale.weight, model_.norm_eps);
-  return at::layer_norm(x, {x.size(-1)}, scale.weight, scale.bias, model_.norm_eps);
+  const Tensor y =
+      model_.norm == Norm::kRmsNorm
+          ? rms_norm(x, scale.weight, model_.norm_eps)
+          : at::layer_norm(x, {x.size(-1)}, scale.weight, scale.bias, model_.norm_eps);
+  if (tap_ != nullptr && tap_->open && y.requires_grad()) watch(x, y);
+  return y;
+}
+
+void ModelChunk::watch(const Tensor& x, const Tensor& y) const {
+  y.register_hook([tap = tap_, input = x.detach(), centred = model_.norm != Norm::kRmsNorm,
+                   eps = model_.norm_eps](const Tensor& dy) {
+    const at::NoGradGuard no_grad;
+    Tensor normal = input.to(at::kFloat);
+    if (centred) normal = normal - normal.mean(-1, /*keepdim=*/true);
+    normal = normal * normal.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
+    const Tensor per_sample = normal.mul_(dy).sum(1);
+    tap->squares.add_(per_sample.square().sum(at::kDouble));
+  });
 }
 
 Tensor ModelChunk::attention(const Tensor& x, const LayerWeights& w) const {

@@ -25,6 +25,14 @@ struct LayerWeights {
 };
 
 // Consecutive layers, with the embedding before or the head after them where the chunk holds these.
+// Per-sample gradients of the scales (the weights of the layers' norms and of the last one), as the
+// backward pass comes by them: a sample's own is the sum over its tokens of the output's gradient
+// times the normalised input. For the noise scale (Gray et al. 2024, arXiv 2411.00999).
+struct ScaleTap {
+  bool open = false;
+  Tensor squares;  // sum over samples and norms of squared gradients, in double precision
+};
+
 class ModelChunk {
  public:
   // `values`: one tensor per chunk_parameters() entry, in that order.
@@ -32,6 +40,8 @@ class ModelChunk {
              const Partition& partition, Recompute recompute, std::int64_t seq_len);
 
   const ChunkSpec& spec() const { return chunk_; }
+  // What passes of forward() add to while it is open. REQUIRES: whole sequences lie on this rank.
+  void set_tap(ScaleTap* tap) { tap_ = tap; }
   // `input`: tokens [batch, length] for the chunk that embeds, activations [batch, part, hidden]
   // for others.
   Tensor forward(const Tensor& input) const;
@@ -40,6 +50,7 @@ class ModelChunk {
 
  private:
   Tensor norm(const Tensor& x, const Scale& scale) const;
+  void watch(const Tensor& x, const Tensor& y) const;
   Tensor layer(const Tensor& x, const LayerWeights& w) const;
   Tensor attention(const Tensor& x, const LayerWeights& w) const;
   Tensor mlp(const Tensor& x, const LayerWeights& w) const;
@@ -47,6 +58,7 @@ class ModelChunk {
   ModelSpec model_;
   ChunkSpec chunk_;
   const Partition& partition_;
+  ScaleTap* tap_ = nullptr;
   Recompute recompute_;
   std::int64_t seq_len_;
   Tensor tokens_, positions_, head_;

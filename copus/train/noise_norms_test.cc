@@ -136,6 +136,60 @@ TEST(NoiseNorms, TwoTermsAgreeAcrossLayouts) {
   }
 }
 
+// Squared gradient of the scales, of `samples` samples on one rank.
+double scales_reference(const std::string& model, std::int64_t first, std::int64_t samples) {
+  double sum = 0;
+  run_ranks(1, [&](int, GroupCache& groups) {
+    Result<Dataset> data = Dataset::open({"builtin"}, {.seq_len = 64, .seed = 7, .vocab = 251});
+    auto trainer = Trainer::create(groups, frozen(model, "micro_batch=1", samples));
+    ASSERT_TRUE(trainer.has_value()) << trainer.error().message;
+    ASSERT_TRUE((*trainer)->step(*data, first).has_value());
+    for (const auto& parameters : (*trainer)->parameters()) {
+      for (const Bucket& bucket : parameters->buckets()) {
+        for (const PlacedTensor& tensor : bucket.tensors) {
+          const std::string& name = tensor.spec.name;
+          if (name.find("norm.weight") == std::string::npos ||
+              name.find(".attention.") != std::string::npos) {
+            continue;  // no scale, or one of queries or keys
+          }
+          const Tensor part = bucket.gradients.narrow(0, tensor.offset, tensor.size);
+          sum += part.to(at::kDouble).square().sum().item<double>();
+        }
+      }
+    }
+  });
+  return sum;
+}
+
+TEST(ScaleNorms, AreThoseOfSingleSamples) {
+  constexpr std::int64_t kSamples = 8;
+  const Case cases[] = {{"llama", "dp=2,pp=2,micro_batch=2"},
+                        {"gpt2", "tp=2,pp=2,micro_batch=4"},
+                        {"qwen3", "dp=4,zero=1,micro_batch=1"},
+                        {"tied", "pp=4,micro_batch=2,recompute=full"}};
+  for (const auto& [model, plan] : cases) {
+    const std::vector<StepResult> results = steps(frozen(model, plan, kSamples), 3, 1);
+    ASSERT_TRUE(results.at(0).norms.has_value());
+    const std::vector<SquaredNorm>& scales = results[0].norms->scales;
+    ASSERT_EQ(scales.size(), 2U) << plan;
+    double each = 0;
+    for (int i = 0; i < kSamples; ++i) each += scales_reference(model, 3 + i, 1) / kSamples;
+    EXPECT_EQ(scales[0].batch, 1);
+    EXPECT_EQ(scales[0].count, kSamples);
+    EXPECT_NEAR(scales[0].value / each, 1, 1e-4) << model << " " << plan;
+    EXPECT_EQ(scales[1].batch, kSamples);
+    EXPECT_NEAR(scales[1].value / scales_reference(model, 3, kSamples), 1, 1e-4)
+        << model << " " << plan;
+  }
+}
+
+// Sequence parallelism cuts a sample over ranks: there is no such estimate then.
+TEST(ScaleNorms, NoneUnderSequenceParallelism) {
+  const std::vector<StepResult> results = steps(frozen("llama", "tp=2,sp=1,micro_batch=2", 8), 0, 1);
+  ASSERT_TRUE(results.at(0).norms.has_value());
+  EXPECT_TRUE(results[0].norms->scales.empty());
+}
+
 TEST(NoiseNorms, PrefixExistsWhereverTwoBatchSizesDo) {
   for (std::int64_t dp = 1; dp <= 8; dp *= 2) {
     for (std::int64_t tp = 1; dp * tp <= 8; tp *= 2) {

@@ -139,6 +139,9 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
                                   : 0;
   const bool replica_norm = prefix > 0 && dp > 1;
   for (auto& own : parameters()) own->zero_gradients(replica_norm);
+  ScaleTap& tap = layout_->tap;
+  tap.open = prefix > 0 && !options_.plan.sp && mesh().at.tp == 0;
+  tap.squares = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
   const double weight = 1.0 / static_cast<double>(micro_batches * dp);
   const Tensor losses = layout_->pipeline->train(layout_->schedule, batches, weight,
                                                  prefix < micro_batches ? prefix : 0);
@@ -146,17 +149,34 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
 
   // All sums over ranks in one message. Each part of the gradient is counted once: replicas hold
   // the same, unless optimizer state is sharded.
-  enum Sum : std::int64_t { kLoss, kNorm, kStop, kFirst, kPrefix, kReplica, kHashLow, kHashHigh, kSums };
+  enum Sum : std::int64_t {
+    kLoss,
+    kNorm,
+    kStop,
+    kFirst,
+    kPrefix,
+    kReplica,
+    kSampleScales,
+    kScales,
+    kHashLow,
+    kHashHigh,
+    kSums
+  };
   const Tensor sums =
       at::zeros({kSums}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
   if (mesh().last_stage() && mesh().at.tp == 0) sums[kLoss].copy_(losses.sum() * weight);
   for (const auto& own : parameters()) {
-    if (options_.plan.zero >= 1 || mesh().at.dp == 0) sums[kNorm].add_(own->squared_norm());
+    if (options_.plan.zero >= 1 || mesh().at.dp == 0) {
+      sums[kNorm].add_(own->squared_norm());
+      if (prefix > 0) sums[kScales].add_(own->squared_norm(/*scales_alone=*/true));
+    }
     if (replica_norm) sums[kReplica].add_(own->take_replica_norm());
     if (prefix > 0 && prefix < micro_batches) sums[kPrefix].add_(own->take_prefix_norm());
   }
   if (prefix == micro_batches) sums[kPrefix].copy_(sums[kReplica]);
   if (mesh().at.dp == 0) sums[kFirst].copy_(sums[kPrefix]);
+  sums[kSampleScales].copy_(tap.squares);
+  tap.open = false;
   if (stop) sums[kStop].fill_(1);
   if (mesh().first_stage() && mesh().at.tp == 0) {
     // The sum of halves is exact in a double.
@@ -180,6 +200,11 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   result.data_hash = low_half(sum[kHashHigh]) << 32U | low_half(sum[kHashLow]);
   if (prefix > 0) {
     result.norms = noise_norms(prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
+    const auto samples = static_cast<double>(options_.global_batch);
+    if (!options_.plan.sp) {
+      // A sample's part of the mean loss is one of so many.
+      result.norms->scales = {{1, sum[kSampleScales] * samples, samples}, {samples, sum[kScales], 1}};
+    }
   }
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     result.not_finite = find_not_finite(losses, consumed);

@@ -43,6 +43,8 @@ struct NoiseNorms {
   SquaredNorm first;   // of the step's first samples: the same ones at every layout
   SquaredNorm global;  // of all
   std::vector<SquaredNorm> all;  // every replica's prefix, every replica, all
+  // Of the scales alone: every sample, and all together. Empty with sequence parallelism.
+  std::vector<SquaredNorm> scales;
 };
 
 // Sum of two hashes: of their halves, each modulo 2^32.

@@ -153,6 +153,13 @@ std::uint64_t hash_name(const std::string& name) {  // FNV-1a
 
 }  // namespace
 
+bool is_scale(const TensorSpec& tensor) {
+  for (const char* end : {"attention_norm.weight", "mlp_norm.weight", "final_norm.weight"}) {
+    if (tensor.name.ends_with(end)) return true;
+  }
+  return false;
+}
+
 Shard shard_of(const TensorSpec& tensor, std::int64_t tp, std::int64_t rank) {
   if (tensor.cut == Cut::kNone) {
     const std::int64_t whole = tensor.shape[0];

@@ -30,6 +30,9 @@ struct TensorSpec {
   double init_value = 0;
 };
 
+// The weight of a layer's norm, or of the last one.
+bool is_scale(const TensorSpec& tensor);
+
 struct ParameterSpec {
   std::string name;
   std::vector<TensorSpec> tensors;
