@@ -61,6 +61,11 @@ struct ChunkParameters::Watch : torch::autograd::FunctionPostHook {
 ChunkParameters::ChunkParameters(const ModelSpec& model, const ChunkSpec& chunk, const Mesh& mesh,
                                  const BucketOptions& options)
     : mesh_(mesh), specs_(chunk_parameters(model, chunk)) {
+  for (const ParameterSpec& parameter : specs_) {
+    for (const TensorSpec& tensor : parameter.tensors) {
+      if (is_watched_scale(model, tensor.name)) watched_.insert(tensor.name);
+    }
+  }
   leaf_bucket_.resize(specs_.size());
   leaf_offset_.resize(specs_.size());
   for (BucketPlacement& placement :
@@ -294,17 +299,27 @@ Tensor zero_sum(const Bucket& bucket) {
 
 }  // namespace
 
-Tensor ChunkParameters::squared_norm(bool scales_alone) const {
+template <typename Predicate>
+Tensor ChunkParameters::squared_norm_of(const Predicate& wanted) const {
   Tensor sum = zero_sum(buckets_[0]);
   for (const Bucket& bucket : buckets_) {
     RangeNorm ranges(bucket.gradients, sum);
     for (const PlacedTensor& tensor : bucket.tensors) {
-      if (!counts(bucket, tensor) || (scales_alone && !is_scale(tensor.spec))) continue;
+      if (!counts(bucket, tensor) || !wanted(tensor)) continue;
       ranges.add(std::max(tensor.offset, bucket.owned_begin),
                  std::min(tensor.offset + tensor.size, bucket.owned_begin + bucket.owned_length));
     }
   }
   return sum;
+}
+
+Tensor ChunkParameters::squared_norm() const {
+  return squared_norm_of([](const PlacedTensor&) { return true; });
+}
+
+Tensor ChunkParameters::scales_squared_norm() const {
+  return squared_norm_of(
+      [&](const PlacedTensor& tensor) { return watched_.contains(tensor.spec.name); });
 }
 
 void ChunkParameters::add_to_norm(const Bucket& bucket, bool tied_is_summed,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,9 +66,10 @@ class ChunkParameters {
   void reduce_when_ready();
   // Starts what has not been started and waits for all; then sums the parts of replicated tensors.
   void finish_reduction();
-  // Sum of squares of the owned gradients, each element of the model counted on one rank only; of
-  // the scales alone: the weights of the layers' norms and of the last one.
-  Tensor squared_norm(bool scales_alone = false) const;
+  // Sum of squares of the owned gradients, each element of the model counted on one rank only.
+  Tensor squared_norm() const;
+  // The same of the watched scales alone.
+  Tensor scales_squared_norm() const;
   // Squared norms of this replica's own gradient, before it is summed over replicas; each element of
   // the model counted on one rank of the replica. The prefix is what has been added since
   // zero_gradients(): note_prefix() is called between two backward passes, and exchanges nothing.
@@ -96,11 +98,14 @@ class ChunkParameters {
   Tensor take_norm(NormInParts& norm) const;
   // The group over which a tensor's gradients are parts of a sum; null: none.
   const Comm* sums_over(const PlacedTensor& tensor) const;
+  template <typename Predicate>
+  Tensor squared_norm_of(const Predicate& wanted) const;
   // Whether this rank counts a tensor's gradients, of those that hold the same.
   bool counts(const Bucket& bucket, const PlacedTensor& tensor) const;
 
   const Mesh& mesh_;
   std::vector<ParameterSpec> specs_;
+  std::set<std::string> watched_;  // scales
   bool last_pass_ = false;
   bool replica_norm_wanted_ = false;
   NormInParts prefix_norm_, replica_norm_;

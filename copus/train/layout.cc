@@ -60,6 +60,7 @@ void Layout::build_chunks(const LayoutOptions& options) {
       std::vector<std::int64_t>{plan.micro_batch, partition_->positions(options.seq_len).second,
                                 options.model.hidden},
       at::TensorOptions().dtype(options.dtype()).device(options.device));
+  pipeline->set_tap(&tap);
 }
 
 }  // namespace copus

@@ -37,14 +37,15 @@ ModelChunk::ModelChunk(const ModelSpec& model, const ChunkSpec& chunk,
   tokens_ = get("embed.tokens");
   positions_ = get("embed.positions");
   head_ = model.tied_embeddings ? tokens_ : get("head");
-  final_norm_ = {get("final_norm.weight"), get("final_norm.bias")};
+  final_norm_ = {get("final_norm.weight"), get("final_norm.bias"), /*watched=*/true};
   for (std::int64_t i = 0; i < chunk.layers; ++i) {
     const std::string at = "layers." + std::to_string(chunk.first_layer + i) + ".";
     const auto projection = [&](const std::string& name) {
       return Projection{get(at + name + ".weight"), get(at + name + ".bias")};
     };
     const auto scale = [&](const std::string& name) {
-      return Scale{get(at + name + ".weight"), get(at + name + ".bias")};
+      return Scale{get(at + name + ".weight"), get(at + name + ".bias"),
+                   is_watched_scale(model, at + name + ".weight")};
     };
     layers_.push_back({.attention_norm = scale("attention_norm"),
                        .mlp_norm = scale("mlp_norm"),
@@ -65,7 +66,7 @@ Tensor ModelChunk::norm(const Tensor& x, const Scale& scale) const {
       model_.norm == Norm::kRmsNorm
           ? rms_norm(x, scale.weight, model_.norm_eps)
           : at::layer_norm(x, {x.size(-1)}, scale.weight, scale.bias, model_.norm_eps);
-  if (tap_ != nullptr && tap_->open && y.requires_grad()) watch(x, y);
+  if (scale.watched && tap_ != nullptr && tap_->open && y.requires_grad()) watch(x, y);
   return y;
 }
 

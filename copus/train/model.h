@@ -13,6 +13,7 @@ namespace copus {
 
 struct Scale {
   Tensor weight, bias;  // bias undefined: RMSNorm
+  bool watched = false;
 };
 struct Projection {
   Tensor weight, bias;  // bias undefined: none
@@ -25,11 +26,12 @@ struct LayerWeights {
 };
 
 // Consecutive layers, with the embedding before or the head after them where the chunk holds these.
-// Per-sample gradients of the scales (the weights of the layers' norms and of the last one), as the
-// backward pass comes by them: a sample's own is the sum over its tokens of the output's gradient
-// times the normalised input. For the noise scale (Gray et al. 2024, arXiv 2411.00999).
+// Single samples' gradients of the watched scales, as the backward pass comes by them: a sample's own
+// is the sum over its tokens of the output's gradient times the normalised input. For the noise
+// scale (Gray et al. 2024, arXiv 2411.00999).
 struct ScaleTap {
-  bool open = false;
+  std::int64_t micro_batches = 0;  // it is open for so many, the first of a step
+  bool open = false;               // the pipeline's to set, pass by pass
   Tensor squares;  // sum over samples and norms of squared gradients, in double precision
 };
 

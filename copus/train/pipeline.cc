@@ -82,6 +82,7 @@ Tensor Pipeline::train(const Schedule& schedule, const std::vector<MicroBatch>& 
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
     Inbox next = i + 1 < actions.size() ? expect(actions[i + 1]) : Inbox();
+    open_tap(action);  // for a backward pass too: recompute runs the forward one again
     if (action.kind == ActionKind::kForward) {
       forward(action, batches[static_cast<std::size_t>(action.micro_batch)], inbox);
     } else {

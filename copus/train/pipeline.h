@@ -34,6 +34,9 @@ class Pipeline {
   Pipeline(const Mesh& mesh, std::vector<LocalChunk> chunks, std::vector<std::int64_t> activation,
            at::TensorOptions options);
 
+  // Opened for the micro-batches that it wants.
+  void set_tap(ScaleTap* tap) { tap_ = tap; }
+
   // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
   // added to the buckets, and their reduction is started. After the first `prefix` micro-batches
   // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage; an
@@ -64,6 +67,9 @@ class Pipeline {
   void forward(const Action& action, const MicroBatch& batch, Inbox& inbox);
   void backward(const Action& action, double loss_weight, Inbox& inbox);
   void finish_sends();
+  void open_tap(const Action& action) {
+    if (tap_ != nullptr) tap_->open = action.micro_batch < tap_->micro_batches;
+  }
 
   const Mesh& mesh_;
   std::vector<LocalChunk> chunks_;
@@ -71,6 +77,7 @@ class Pipeline {
   at::TensorOptions options_;
   std::int32_t micro_batches_ = 0;
   std::int32_t prefix_ = 0;
+  ScaleTap* tap_ = nullptr;
   std::vector<Passing> passing_;             // by local chunk and micro-batch
   std::vector<std::int32_t> backward_left_;  // by local chunk
   std::vector<Tensor> losses_;

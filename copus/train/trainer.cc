@@ -71,7 +71,7 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
 // the share of a norm falls with the tokens of a replica (docs/adapting.md has the figures).
 std::int64_t noise_interval(const TrainerOptions& options) {
   if (options.noise_every > 0) return options.noise_every;
-  const std::int64_t enough = options.device.is_cuda() ? 16384 : 1024;
+  const std::int64_t enough = options.device.is_cuda() ? 32768 : 1024;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
   while (steps < 4 && steps * tokens < enough) steps *= 2;
@@ -140,7 +140,13 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   const bool replica_norm = prefix > 0 && dp > 1;
   for (auto& own : parameters()) own->zero_gradients(replica_norm);
   ScaleTap& tap = layout_->tap;
-  tap.open = prefix > 0 && !options_.plan.sp && mesh().at.tp == 0;
+  // A few samples of each replica are enough, and cost next to nothing.
+  constexpr std::int64_t kWatched = 8;
+  const std::int64_t watched =
+      prefix > 0 && !options_.plan.sp
+          ? std::clamp<std::int64_t>(kWatched / options_.plan.micro_batch, 1, micro_batches)
+          : 0;
+  tap.micro_batches = mesh().at.tp == 0 ? watched : 0;
   tap.squares = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
   const double weight = 1.0 / static_cast<double>(micro_batches * dp);
   const Tensor losses = layout_->pipeline->train(layout_->schedule, batches, weight,
@@ -168,7 +174,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   for (const auto& own : parameters()) {
     if (options_.plan.zero >= 1 || mesh().at.dp == 0) {
       sums[kNorm].add_(own->squared_norm());
-      if (prefix > 0) sums[kScales].add_(own->squared_norm(/*scales_alone=*/true));
+      if (watched > 0) sums[kScales].add_(own->scales_squared_norm());
     }
     if (replica_norm) sums[kReplica].add_(own->take_replica_norm());
     if (prefix > 0 && prefix < micro_batches) sums[kPrefix].add_(own->take_prefix_norm());
@@ -176,7 +182,6 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   if (prefix == micro_batches) sums[kPrefix].copy_(sums[kReplica]);
   if (mesh().at.dp == 0) sums[kFirst].copy_(sums[kPrefix]);
   sums[kSampleScales].copy_(tap.squares);
-  tap.open = false;
   if (stop) sums[kStop].fill_(1);
   if (mesh().first_stage() && mesh().at.tp == 0) {
     // The sum of halves is exact in a double.
@@ -200,10 +205,12 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   result.data_hash = low_half(sum[kHashHigh]) << 32U | low_half(sum[kHashLow]);
   if (prefix > 0) {
     result.norms = noise_norms(prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
-    const auto samples = static_cast<double>(options_.global_batch);
-    if (!options_.plan.sp) {
+    if (watched > 0) {
       // A sample's part of the mean loss is one of so many.
-      result.norms->scales = {{1, sum[kSampleScales] * samples, samples}, {samples, sum[kScales], 1}};
+      const auto samples = static_cast<double>(options_.global_batch);
+      const auto count = static_cast<double>(watched * options_.plan.micro_batch * dp);
+      result.norms->scales = {{1, sum[kSampleScales] * samples * samples / count, count},
+                              {samples, sum[kScales], 1}};
     }
   }
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {

@@ -1,5 +1,7 @@
 #include "copus/train/state/parameters.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -153,9 +155,12 @@ std::uint64_t hash_name(const std::string& name) {  // FNV-1a
 
 }  // namespace
 
-bool is_scale(const TensorSpec& tensor) {
-  for (const char* end : {"attention_norm.weight", "mlp_norm.weight", "final_norm.weight"}) {
-    if (tensor.name.ends_with(end)) return true;
+bool is_watched_scale(const ModelSpec& model, const std::string& name) {
+  constexpr std::int64_t kLayers = 4;  // about so many
+  if (name == "final_norm.weight") return true;
+  const std::int64_t stride = std::max<std::int64_t>(1, model.layers / kLayers);
+  for (std::int64_t layer = 0; layer < model.layers; layer += stride) {
+    if (name == fmt::format("layers.{}.attention_norm.weight", layer)) return true;
   }
   return false;
 }

@@ -30,8 +30,9 @@ struct TensorSpec {
   double init_value = 0;
 };
 
-// The weight of a layer's norm, or of the last one.
-bool is_scale(const TensorSpec& tensor);
+// Whether this is one of the scales whose gradients are also taken sample by sample, for the noise
+// scale: the weights of the last norm and of a few layers' first, spread over the model.
+bool is_watched_scale(const ModelSpec& model, const std::string& name);
 
 struct ParameterSpec {
   std::string name;
