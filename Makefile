@@ -20,7 +20,7 @@ build:  ## build/bin/copus (the default)
 test: build  ## every test
 	ctest --preset release
 
-demo: build  ## plans a few training runs, shows where their time goes, and trains a small model
+demo: build  ## makes a plan, and trains a small model that changes its batch and layout as it goes
 	scripts/demo.sh build/bin/copus
 
 bench: build  ## how fast prediction, search and training are

@@ -36,6 +36,7 @@ def choices():
             yield f"{layout}, batch {batch}", ("--plan", layout, "--global-batch", batch, "--lr", lr)
     start = ("--global-batch", START_BATCH, "--lr", START_LR, *SPACE)
     yield "--adapt batch", (*start, "--adapt", "batch")
+    yield "--adapt full --goodput plain", (*start, "--adapt", "full", "--goodput", "plain")
     yield "--adapt full", (*start, "--adapt", "full")
 
 
@@ -112,7 +113,7 @@ def time_to_loss(copus, text, args, seed, target, limit):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", required=True, type=Path, help="English text, a megabyte or more")
-    parser.add_argument("--target", type=float, default=2.1, help="nats per byte")
+    parser.add_argument("--target", type=float, default=2.0, help="nats per byte")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=120, help="seconds for one run")
     parser.add_argument("--copus", type=Path, default=SOURCE / "build" / "bin" / "copus")
@@ -129,7 +130,7 @@ def main():
             samples[name].append(found[1] if found else float("inf"))
             moves = f"  moves: {'; '.join(watch.moves)} ({watch.pause_s * 1e3:.0f} ms)" if watch.moves else ""
             reached = f"{found[0]:.1f} s, {found[1]} samples" if found else f"not reached ({watch.loss:.3f})"
-            print(f"seed {seed}  {name:20} {reached}{moves}", file=sys.stderr, flush=True)
+            print(f"seed {seed}  {name:28} {reached}{moves}", file=sys.stderr, flush=True)
 
     full = statistics.median(seconds["--adapt full"])
     print(f"Time to a loss of {args.target}, median of {args.seeds} seeds, {os.cpu_count()} cores:\n")

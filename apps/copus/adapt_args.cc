@@ -55,7 +55,7 @@ void add_adapt_options(CLI::App& command, AdaptArgs& a) {
        "off, batch (the layout stays) or full (batch, layout and micro-batch) (default: off)");
   text("--goodput", a.goodput,
        "what is maximised: plain (samples/s x efficiency) or lr-aware (x the root of the batch) "
-       "(default: plain)");
+       "(default: lr-aware)");
   text("--margin", a.margin, "Goodput that a change of layout has to gain (default: 0.10)");
   text("--batch-margin", a.batch_margin,
        "Goodput that a change of batch alone has to gain (default: 0.05)");

@@ -172,7 +172,7 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
        "bf16)");
   text("--noise-every", a.noise_every,
        "steps between measurements of the gradient noise scale (default: as often as costs less "
-       "than 1%, at least every fourth)");
+       "than 1%)");
   text("--held-out", a.held_out, "share of the data kept for evaluation (default: 0.05)");
   text("--eval-every", a.eval_every, "steps between evaluations on held-out data (default: never)");
   text("--eval-samples", a.eval_samples, "held-out sequences per evaluation (default: 64)");

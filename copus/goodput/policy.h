@@ -20,7 +20,7 @@ Result<Adapt> parse_adapt(std::string_view text);
 
 struct PolicyOptions {
   Adapt adapt = Adapt::kFull;
-  GoodputKind kind = GoodputKind::kPlain;
+  GoodputKind kind = GoodputKind::kLrAware;
   double margin = 0.10;        // Goodput a change of layout has to gain
   double batch_margin = 0.05;  // and a change that moves no state (batch, micro-batch)
   double calibration = 2.0;    // critical batch / noise scale
@@ -32,7 +32,7 @@ struct PolicyOptions {
   // not lost where the noise scale is so many standard deviations off, either way (twice as many to
   // undo a move).
   double caution = 0.5;
-  double noise_caution = 2.0;
+  double noise_caution = 1.0;
   // Seconds until the end of the run that are counted on where nothing says when it ends.
   double horizon_s = 3600;
 };

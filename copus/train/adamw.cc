@@ -24,9 +24,9 @@ COPUS_EVERY_X86 void update_on_cpu(std::int64_t count, float beta1, float beta2,
   }
 }
 
-// Eight sums, so that the additions need not wait for each other.
+// Several sums, so that the additions need not wait for each other.
 COPUS_EVERY_X86 double sum_of_squares_on_cpu(std::int64_t count, const float* data) {
-  constexpr int kSums = 8;
+  constexpr int kSums = 32;
   double sums[kSums] = {};
   std::int64_t i = 0;
   for (; i + kSums <= count; i += kSums) {

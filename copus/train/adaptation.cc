@@ -38,6 +38,13 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     adaptation.cluster = *options.cluster;
   } else {
     COPUS_TRY(adaptation.cluster, this_cluster(*world, trainer));
+    if (trainer.device.is_cpu()) {
+      // A layer of the model and reductions between these ranks were measured; how long a stage
+      // waits to be woken was not.
+      adaptation.times.compute_sd = 0.1;
+      adaptation.times.tp_sd = adaptation.times.dp_sd = 0.3;
+      adaptation.times.pipeline_sd = 1.0;
+    }
   }
   const CostOptions cost = engine_cost_options(trainer.device, trainer.precision());
   // Rank 0 decides, so only it needs to know between what.
@@ -45,6 +52,14 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     adaptation.candidates = enumerate_candidates(trainer.model, adaptation.cluster, cost,
                                                  candidates_for(options, trainer));
   }
+  std::int64_t largest_bytes = 0;
+  for (const Candidate& candidate : adaptation.candidates) {
+    LayoutOptions there = trainer;
+    there.plan = candidate.at.plan;
+    largest_bytes = std::max(largest_bytes, largest_host_bytes(there));
+  }
+  adaptation.largest_bytes =
+      std::stoll(from_rank_0(*world, trainer.device, std::to_string(largest_bytes)));
   if (options.choose_plan) {
     // Sorted by batch, then by predicted time.
     const auto best = std::find_if(
@@ -77,6 +92,7 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
     start.predicted.compute = Seconds(1);
     return {controller, start, {}, nullptr};
   }
+  controller.times = adaptation->times;
   const StateBytes state = trainer.compute == Compute::kBf16 ? StateBytes{2, 12} : StateBytes{4, 8};
   return {controller, adaptation->start, adaptation->candidates,
           [model = trainer.model, cluster = adaptation->cluster, state](

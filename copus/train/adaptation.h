@@ -22,8 +22,10 @@ struct AdaptOptions {
 // What can be decided between.
 struct Adaptation {
   ClusterSpec cluster;
+  StepTimeOptions times;  // how far the prediction is trusted
   Candidate start;
   std::vector<Candidate> candidates;  // rank 0's
+  std::int64_t largest_bytes = 0;     // of host memory that a rank has at a candidate
 };
 
 // Every rank calls this. Where `choose_plan` asks for it, `trainer.plan` becomes the predicted

@@ -1,6 +1,30 @@
 #include "copus/train/layout.h"
 
+#include <algorithm>
+
+#include "copus/train/state/transfer.h"
+
 namespace copus {
+
+std::int64_t largest_host_bytes(const LayoutOptions& options) {
+  const ParallelPlan& plan = options.plan;
+  const bool bf16 = options.compute == Compute::kBf16;
+  const std::int64_t gradient_bytes = options.device.is_cpu() ? sizeof(float) : 0;
+  std::int64_t largest = 0;
+  for (std::int64_t stage = 0; stage < plan.pp; ++stage) {
+    std::int64_t bytes = 0;
+    for (std::int64_t i = 0; i < plan.vp; ++i) {
+      for (const BucketPlacement& bucket :
+           place_chunk(options.model, chunk_spec(options.model, plan, stage + i * plan.pp), plan,
+                       {.pp = stage}, options.bucket_elements)) {
+        bytes += bucket.padded * (bytes_per_element(StateKind::kValues, bf16) + gradient_bytes) +
+                 bucket.owned_length * bytes_per_element(StateKind::kOptimizer, bf16);
+      }
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
 
 Result<std::unique_ptr<Layout>> Layout::create(GroupCache& groups, const LayoutOptions& options,
                                                ParameterStart start) {

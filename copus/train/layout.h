@@ -34,6 +34,10 @@ struct LayoutOptions {
   }
 };
 
+// Bytes of host memory for weights, optimizer state and gradients, on the rank that has most of
+// them. A move takes all but the gradients before it frees what it leaves.
+std::int64_t largest_host_bytes(const LayoutOptions& options);
+
 class Layout {
  public:
   // Every rank calls this with the same options. kInitial: the weights that a run begins with.

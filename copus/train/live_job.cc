@@ -267,6 +267,10 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
   last_ = Clock::now();
   const std::string plan = short_name(to.plan);
   if (result.done) {
+    // The table has the configuration in columns of its own.
+    const std::string name = to_text(to) + ": ";
+    const std::size_t at = why_.find(name);
+    if (at != std::string::npos) why_.erase(at, name.size());
     phases_.move(plan, to.global_batch, why_, result.pause_s);
     outcome_.moves += 1;
     outcome_.pause_s += result.pause_s;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 
 namespace copus {
@@ -11,6 +12,12 @@ namespace {
 struct StateArray {
   Tensor flat;
   std::int64_t begin = 0;  // the bucket's element that comes first in it
+};
+
+// A part's elements in one of the arrays of its kind.
+struct Piece {
+  StatePart part;
+  std::size_t array = 0;
 };
 
 // Where a rank keeps each tensor of the model.
@@ -29,10 +36,25 @@ class StateMap {
     }
   }
 
-  // The arrays that a part of this kind has numbers in, in the order in which they are sent.
-  std::vector<StateArray> arrays(const StatePart& part) const {
-    const Bucket& bucket = *places_[part.tensor].bucket;
-    if (part.kind == StateKind::kValues) return {{bucket.values, 0}};
+  // Where a piece's elements lie, in their order: blocks of rows.
+  std::vector<Tensor> blocks(const Piece& piece) const {
+    const Place& place = places_[piece.part.tensor];
+    const StateArray array = arrays(*place.bucket, piece.part.kind)[piece.array];
+    std::vector<Tensor> views;
+    for (const Block& block : blocks_of(*place.tensor, piece.part.stripe)) {
+      views.push_back(array.flat.as_strided({block.rows, block.columns}, {block.stride, 1},
+                                            block.offset - array.begin));
+    }
+    return views;
+  }
+
+ private:
+  struct Place {
+    const Bucket* bucket = nullptr;
+    const PlacedTensor* tensor = nullptr;
+  };
+  static std::vector<StateArray> arrays(const Bucket& bucket, StateKind kind) {
+    if (kind == StateKind::kValues) return {{bucket.values, 0}};
     std::vector<StateArray> all;
     if (bucket.values.scalar_type() != at::kFloat) {
       all.push_back({bucket.master, bucket.owned_begin});
@@ -41,94 +63,104 @@ class StateMap {
     all.push_back({bucket.moment2, bucket.owned_begin});
     return all;
   }
-  // The part's elements in one of its arrays, block by block.
-  std::vector<Tensor> views(const StatePart& part, const StateArray& array) const {
-    std::vector<Tensor> blocks;
-    for (const Block& block : blocks_of(*places_[part.tensor].tensor, part.stripe)) {
-      blocks.push_back(array.flat.as_strided({block.rows, block.columns}, {block.stride, 1},
-                                             block.offset - array.begin));
-    }
-    return blocks;
-  }
-
- private:
-  struct Place {
-    const Bucket* bucket = nullptr;
-    const PlacedTensor* tensor = nullptr;
-  };
   std::vector<Place> places_;
 };
 
-// Parts of at most `limit` bytes together.
 struct Message {
-  std::vector<StatePart> parts;
+  std::vector<Piece> pieces;
   std::int64_t bytes = 0;
 };
 
-// Both ends cut a transfer alike.
+// Both ends cut a transfer alike. A large piece is a message of its own, which goes straight from
+// and to where it lies; small ones share messages of at most `limit` bytes.
 std::vector<Message> cut(const std::vector<StatePart>& parts, bool bf16, std::int64_t limit) {
+  constexpr std::int64_t kLarge = 256 << 10;
   std::vector<Message> messages;
-  for (StatePart rest : parts) {
-    const std::int64_t each = bytes_per_element(rest.kind, bf16);
-    while (!rest.stripe.empty()) {
-      if (messages.empty() || messages.back().bytes + each > limit) messages.emplace_back();
-      Message& message = messages.back();
-      const std::int64_t room = std::max<std::int64_t>(1, (limit - message.bytes) / each);
-      StatePart now = rest;
-      now.stripe.end = std::min(rest.stripe.end, rest.stripe.begin + room);
-      rest.stripe.begin = now.stripe.end;
-      message.bytes += now.stripe.size() * each;
-      message.parts.push_back(now);
+  Message shared;
+  const auto add = [&](Message& message, const Piece& piece, std::int64_t bytes) {
+    message.pieces.push_back(piece);
+    message.bytes += bytes;
+  };
+  for (const StatePart& part : parts) {
+    const std::int64_t each = part.kind == StateKind::kValues && bf16 ? 2 : 4;
+    const auto arrays = static_cast<std::size_t>(bytes_per_element(part.kind, bf16) / each);
+    for (std::size_t array = 0; array < arrays; ++array) {
+      Piece rest{part, array};
+      while (!rest.part.stripe.empty()) {
+        Piece now = rest;
+        Stripe& stripe = now.part.stripe;
+        stripe.end = std::min(stripe.end, stripe.begin + std::max<std::int64_t>(1, limit / each));
+        rest.part.stripe.begin = stripe.end;
+        const std::int64_t bytes = stripe.size() * each;
+        if (bytes >= std::min(kLarge, limit)) {
+          add(messages.emplace_back(), now, bytes);
+          continue;
+        }
+        if (shared.bytes + bytes > limit) messages.push_back(std::exchange(shared, {}));
+        add(shared, now, bytes);
+      }
     }
   }
+  if (!shared.pieces.empty()) messages.push_back(std::move(shared));
   return messages;
 }
 
 enum class Direction { kPack, kUnpack };
 
+// Between blocks and a run of the same elements.
+void copy_blocks(const std::vector<Tensor>& blocks, const Tensor& run, Direction direction) {
+  std::int64_t at = 0;
+  for (const Tensor& block : blocks) {
+    const Tensor there = run.narrow(0, at, block.numel()).view(block.sizes());
+    if (direction == Direction::kPack) {
+      there.copy_(block);
+    } else {
+      block.copy_(there);
+    }
+    at += block.numel();
+  }
+}
+
+// The blocks as a run, where they are one.
+std::optional<Tensor> as_run(const std::vector<Tensor>& blocks) {
+  if (blocks.size() != 1 || blocks[0].size(0) != 1) return std::nullopt;
+  return blocks[0][0];
+}
+
 // Between a rank's arrays and a message of bytes without gaps.
 void copy_message(const StateMap& state, const Message& message, const Tensor& bytes,
                   Direction direction) {
   std::int64_t at = 0;
-  for (const StatePart& part : message.parts) {
-    for (const StateArray& array : state.arrays(part)) {
-      for (const Tensor& block : state.views(part, array)) {
-        const std::int64_t size = block.numel() * block.element_size();
-        const Tensor there =
-            bytes.narrow(0, at, size).view(block.scalar_type()).view(block.sizes());
-        if (direction == Direction::kPack) {
-          there.copy_(block);
-        } else {
-          block.copy_(there);
-        }
-        at += size;
-      }
-    }
+  for (const Piece& piece : message.pieces) {
+    const std::vector<Tensor> blocks = state.blocks(piece);
+    std::int64_t size = 0;
+    for (const Tensor& block : blocks) size += block.numel() * block.element_size();
+    copy_blocks(blocks, bytes.narrow(0, at, size).view(blocks[0].scalar_type()), direction);
+    at += size;
   }
 }
 
-// What the rank held before and holds after. Straight where both lie in one piece; through a
+// What the rank held before and holds after. Straight where it is a run on one side; through a
 // message otherwise.
 void keep(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
           const StateMap& fresh, at::Device device, std::int64_t message_bytes) {
-  std::vector<StatePart> in_pieces;
-  for (const StatePart& part : parts) {
-    const std::vector<StateArray> from = old.arrays(part), to = fresh.arrays(part);
-    const auto is_one = [](const std::vector<Tensor>& blocks) {
-      return blocks.size() == 1 && blocks[0].size(0) == 1;
-    };
-    if (!is_one(old.views(part, from[0])) || !is_one(fresh.views(part, to[0]))) {
-      in_pieces.push_back(part);
-      continue;
+  Tensor buffer;
+  for (const Message& message : cut(parts, bf16, message_bytes)) {
+    for (const Piece& piece : message.pieces) {
+      const std::vector<Tensor> from = old.blocks(piece), to = fresh.blocks(piece);
+      if (const auto run = as_run(from)) {
+        copy_blocks(to, *run, Direction::kUnpack);
+      } else if (const auto fresh_run = as_run(to)) {
+        copy_blocks(from, *fresh_run, Direction::kPack);
+      } else {
+        if (!buffer.defined()) {
+          buffer = at::empty({message_bytes}, at::TensorOptions(at::kByte).device(device));
+        }
+        const Tensor numbers = buffer.view(from[0].scalar_type());
+        copy_blocks(from, numbers, Direction::kPack);
+        copy_blocks(to, numbers, Direction::kUnpack);
+      }
     }
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      fresh.views(part, to[i])[0].copy_(old.views(part, from[i])[0]);
-    }
-  }
-  const Tensor buffer = at::empty({message_bytes}, at::TensorOptions(at::kByte).device(device));
-  for (const Message& message : cut(in_pieces, bf16, message_bytes)) {
-    copy_message(old, message, buffer, Direction::kPack);
-    copy_message(fresh, message, buffer, Direction::kUnpack);
   }
 }
 
@@ -156,6 +188,13 @@ class Exchange {
   }
 
  private:
+  // Where a message lies without gaps on the device, if it does.
+  std::optional<Tensor> in_place(const StateMap& state, const Message& message) const {
+    if (message.pieces.size() != 1) return std::nullopt;
+    const auto run = as_run(state.blocks(message.pieces[0]));
+    if (!run || run->device() != device_) return std::nullopt;
+    return run->view(at::kByte);
+  }
   Tensor buffer(std::int64_t bytes) const {
     return at::empty({bytes}, at::TensorOptions(at::kByte).device(device_));
   }
@@ -164,23 +203,30 @@ class Exchange {
       leaving_.front().wait();
       leaving_.pop_front();
     }
-    const Tensor bytes = buffer(message.bytes);
-    copy_message(old_, message, bytes, Direction::kPack);
-    leaving_.push_back(world_.start_send(bytes, to));
+    std::optional<Tensor> bytes = in_place(old_, message);
+    if (!bytes) {
+      bytes = buffer(message.bytes);
+      copy_message(old_, message, *bytes, Direction::kPack);
+    }
+    leaving_.push_back(world_.start_send(*bytes, to));
   }
   void receive(const Message& message, int from) {
     if (static_cast<int>(arriving_.size()) >= options_.messages) take_one();
-    const Tensor bytes = buffer(message.bytes);
-    arriving_.push_back({&message, bytes, world_.start_receive(bytes, from)});
+    const std::optional<Tensor> run = in_place(fresh_, message);
+    const Tensor bytes = run ? *run : buffer(message.bytes);
+    arriving_.push_back({run ? nullptr : &message, bytes, world_.start_receive(bytes, from)});
   }
   void take_one() {
-    arriving_.front().pending.wait();
-    copy_message(fresh_, *arriving_.front().message, arriving_.front().bytes, Direction::kUnpack);
+    Arriving& first = arriving_.front();
+    first.pending.wait();
+    if (first.message != nullptr) {
+      copy_message(fresh_, *first.message, first.bytes, Direction::kUnpack);
+    }
     arriving_.pop_front();
   }
 
   struct Arriving {
-    const Message* message;
+    const Message* message;  // null: it arrives where it belongs
     Tensor bytes;
     Pending pending;
   };

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "copus/base/text.h"
+#include "copus/train/host_memory.h"
 #include "copus/train/live_job.h"
 
 namespace copus {
@@ -135,9 +136,13 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     TrainerOptions trainer_options = options.trainer;
     std::optional<Adaptation> adaptation;
     if (options.adapt.on()) {
+      keep_freed_memory();
       COPUS_TRY(adaptation, prepare_adaptation(options.adapt, groups, trainer_options));
     }
     COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, trainer_options));
+    if (options.adapt.controller.policy.adapt == Adapt::kFull) {
+      reserve_memory(adaptation->largest_bytes, trainer_options.ranks_per_node);
+    }
     LiveJob job(groups, options, data, *trainer, recorder ? &*recorder : nullptr, progress,
                 stop_asked);
     COPUS_TRY_VOID(job.begin(adaptation));

@@ -71,11 +71,13 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
 // the share of a norm falls with the tokens of a replica (docs/adapting.md has the figures).
 std::int64_t noise_interval(const TrainerOptions& options) {
   if (options.noise_every > 0) return options.noise_every;
-  const std::int64_t enough = options.device.is_cuda() ? 32768 : 1024;
+  const std::int64_t enough = options.device.is_cuda() ? 65536 : 1024;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
   while (steps < 4 && steps * tokens < enough) steps *= 2;
-  return steps;
+  // An embedding that both ends of the pipeline share has to be summed over them once more.
+  const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;
+  return shared_ends ? 4 * steps : steps;
 }
 
 namespace {
@@ -134,7 +136,11 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
             load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0,
                  &hash));
   const std::int64_t dp = options_.plan.dp;
-  const std::int64_t prefix = updates_ % noise_interval(options_) == 0
+  // The first steps all count: what is known early decides early.
+  constexpr std::int64_t kFirstSteps = 64;
+  const bool measures = (options_.noise_every == 0 && updates_ < kFirstSteps) ||
+                        updates_ % noise_interval(options_) == 0;
+  const std::int64_t prefix = measures
                                   ? noise_prefix(options_.plan, options_.global_batch)
                                   : 0;
   const bool replica_norm = prefix > 0 && dp > 1;

@@ -23,7 +23,7 @@ struct TrainerOptions : LayoutOptions {
   std::int64_t base_batch = 0;
   double clip_norm = 1.0;  // 0: no clipping
   // Norms for the noise scale are taken every so many steps; 0: so often that they cost less than 1%
-  // of a step, and every fourth at least.
+  // of a run (noise_interval()), and in each of the first steps.
   std::int64_t noise_every = 0;
 };
 
