@@ -228,7 +228,8 @@ Json move_and_save(GroupCache& groups, const RankTask& task) {
   const TrainerOptions from = options_at(task.from), to = options_at(task.to);
   if (task.memory == "reserved") keep_freed_memory();
   Trainer& trainer = *must(Trainer::create(groups, from)).release();  // ends with the process
-  if (task.memory == "reserved") reserve_memory(largest_host_bytes(to), static_cast<int>(to.plan.gpus()));
+  if (task.memory == "reserved")
+    reserve_memory(largest_host_bytes(to), static_cast<int>(to.plan.gpus()));
   fill_state(from.model, trainer.parameters());
   const Comm& world = *trainer.mesh().world;
   const TransferPlan plan = plan_transfer(change_of(task), world.rank());

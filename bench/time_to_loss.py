@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time to a loss, on this machine: adapting batch and layout against every fixed choice of a small grid.
 
-    bench/time_to_loss.py --text FILE [--target 2.1] [--seeds 3] [--limit 120]
+    bench/time_to_loss.py --text FILE [--target 2.0] [--seeds 3] [--limit 120]
 
 Every run trains the same model on the same samples, with the learning rate of its batch (square-root rule). Its loss is
 the mean over the last 1,024 samples, each seen for the first time; its time counts from the first step on, pauses

@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 copus=$(realpath "${1:-build/bin/copus}")
 runs=$(mktemp -d "${TMPDIR:-/tmp}/copus-demo-XXXXXX")
+trap 'rmdir "$runs" 2>/dev/null || true' EXIT  # where nothing was trained
 cd "$runs"
 
 say() { printf '\n== %s\n' "$*"; }
@@ -30,6 +31,7 @@ if ! "$copus" train --model tiny --ranks 2 --seq-len 32 --global-batch 4 --steps
     exit 1
   fi
   say "Training is left out: $(sed -n '$s/^copus: error: //p' why)"
+  rm -f why
   exit 0
 fi
 rm -rf probe why

@@ -18,7 +18,8 @@ Result<void> resolve_batches(const std::string& text, std::int64_t start, AdaptO
     return {};
   }
   const std::vector<std::string_view> ends = split(text, ':');
-  if (ends.size() != 2) return make_error("--batch-range: got {}; want LOW:HIGH as in 16:512", text);
+  if (ends.size() != 2)
+    return make_error("--batch-range: got {}; want LOW:HIGH as in 16:512", text);
   COPUS_TRY(out.lowest_batch, parse_integer(ends[0], "--batch-range: lowest", 1, 1 << 30));
   COPUS_TRY(out.highest_batch, parse_integer(ends[1], "--batch-range: highest", 1, 1 << 30));
   if (start < out.lowest_batch || start > out.highest_batch) {
@@ -43,6 +44,28 @@ Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerO
   PartialPlan sharded = pinned;
   sharded.plan.zero = 1;
   return std::vector<PartialPlan>{pinned, sharded};
+}
+
+// The plan that a user begins with: one that can be measured, and that --fix allows.
+Result<void> check_start(const TrainerOptions& trainer, const PartialPlan& space,
+                         const std::string& fix) {
+  if (noise_prefix(trainer.plan, trainer.global_batch) == 0) {
+    return make_error(
+        "--plan: got {} at batch {}; want two micro-batches or two replicas, or the gradient noise "
+        "scale cannot be measured (a smaller micro_batch)",
+        short_name(trainer.plan), trainer.global_batch);
+  }
+  const Json start = plan_to_json(trainer.plan), pinned = plan_to_json(space.plan);
+  for (const std::string& field : space.given) {
+    // Both ZeRO stages are tried where --fix leaves it open.
+    if (!start.contains(field) || (field == "zero" && fix.find("zero") == std::string::npos))
+      continue;
+    if (start[field] != pinned[field]) {
+      return make_error("--plan: got {}={}; want {}, as --fix has it", field, start[field].dump(),
+                        pinned[field].dump());
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -118,6 +141,13 @@ Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& 
     }
   }
   out.choose_plan = out.on() && !plan_given;
+  if (out.on() && plan_given) COPUS_TRY_VOID(check_start(trainer, out.spaces.front(), args.fix));
+  if (out.controller.probe > 0 && out.controller.decide_every <= out.controller.warm_steps) {
+    return make_error(
+        "--decide-every: got {} with --probe; want more than the {} steps whose time is not "
+        "counted",
+        out.controller.decide_every, out.controller.warm_steps);
+  }
   return out;
 }
 

@@ -11,7 +11,8 @@ namespace copus {
 
 // Text until resolved, so that a bad value gets our message.
 struct AdaptArgs {
-  std::string adapt, goodput, margin, batch_margin, calibration, decide_every, dwell, horizon, probe;
+  std::string adapt, goodput, margin, batch_margin, calibration, decide_every, dwell, horizon,
+      probe;
   std::string batch_range, fix, cluster;
 };
 

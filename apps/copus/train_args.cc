@@ -72,7 +72,13 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
       }
     }
   }
-  COPUS_TRY_VOID(plan.validate(model, ranks_as_cluster(ranks, local_ranks), seq_len, global_batch));
+  // A run that adapts and is given no plan chooses its own.
+  const bool chosen_later =
+      args.plan.empty() && !args.adapt.adapt.empty() && args.adapt.adapt != "off";
+  if (!chosen_later) {
+    COPUS_TRY_VOID(
+        plan.validate(model, ranks_as_cluster(ranks, local_ranks), seq_len, global_batch));
+  }
   return plan;
 }
 
@@ -98,8 +104,9 @@ Result<void> resolve_limits(const TrainArgs& args, RunOptions& run) {
 Result<void> resolve_optimizer(const TrainArgs& args, const RunOptions& run, TrainerOptions& t) {
   COPUS_TRY(t.lr.peak, number(args.lr, "--lr", 3e-4, 0, 100));
   COPUS_TRY(t.lr.floor, number(args.min_lr, "--min-lr", t.lr.peak / 10, 0, t.lr.peak));
+  // A run that adapts its batch has no known number of samples in so many steps.
   std::int64_t total = 0;
-  if (run.steps) {
+  if (run.steps && !run.adapt.on()) {
     if (*run.steps > kMany / t.global_batch) {
       return make_error("--steps: got {} of batch {}; want at most {} samples in all", *run.steps,
                         t.global_batch, kMany);

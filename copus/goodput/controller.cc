@@ -38,7 +38,11 @@ std::optional<NoiseTerms> Controller::observe(const StepReport& step) {
   unmeasured_samples_ += now_.at.global_batch;
   if (step.norms.empty()) return std::nullopt;
   const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
-  scales_noise_.observe(samples, step.scale_norms);
+  if (step.scale_norms.empty()) {
+    scales_noise_ = NoiseScale(options_.noise);  // a layout that has none: an old one would mislead
+  } else {
+    scales_noise_.observe(samples, step.scale_norms);
+  }
   return noise_.observe(samples, step.norms);
 }
 
@@ -180,7 +184,9 @@ Decision Controller::finish_probing(std::optional<double> remaining_s) {
   PolicyOptions measured = options_.policy;
   measured.margin = measured.batch_margin = 0;
   measured.dwell_steps = 0;
+  measured.caution = measured.noise_caution = 0;
   Situation at = situation(remaining_s);
+  at.came_from.reset();  // going home undoes nothing
   std::erase_if(at.choices,
                 [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });
   Decision decision = decide(measured, at);

@@ -21,7 +21,7 @@ struct StepReport {
   std::int64_t samples = 0;  // consumed after it
   double loss = 0;
   double seconds = 0;
-  std::vector<SquaredNorm> norms;  // empty: not measured in this step
+  std::vector<SquaredNorm> norms;        // empty: not measured in this step
   std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty likewise
 };
 

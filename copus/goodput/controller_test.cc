@@ -59,6 +59,7 @@ double one_second(const Configuration&, const Configuration&) { return 1; }
 
 ControllerOptions quiet_options() {
   ControllerOptions options;
+  options.policy.kind = GoodputKind::kPlain;
   options.policy.horizon_s = 1e5;
   return options;
 }
@@ -215,7 +216,7 @@ TEST(Drive, WhereEveryMoveFailsTheRunIsRarelyInterrupted) {
 }
 
 TEST(Controller, KnowsItsGoodputOnceTheNoiseScaleIsKnown) {
-  Controller controller({}, predict(pipelined(16)), {}, one_second);
+  Controller controller(quiet_options(), predict(pipelined(16)), {}, one_second);
   EXPECT_EQ(controller.goodput(), std::nullopt);
   EXPECT_FALSE(controller.consider(std::nullopt).move);
   for (Int step = 1; step <= 40; ++step) controller.observe(report(step, 0.5, 60, 16));

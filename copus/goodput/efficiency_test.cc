@@ -88,8 +88,7 @@ TEST(GoodputKind, IsReadAsItIsWritten) {
   for (const GoodputKind kind : {GoodputKind::kPlain, GoodputKind::kLrAware}) {
     EXPECT_EQ(parse_goodput_kind(to_string(kind)).value(), kind);
   }
-  EXPECT_EQ(parse_goodput_kind("lr").error().message,
-            "--goodput: got lr; want plain or lr-aware");
+  EXPECT_EQ(parse_goodput_kind("lr").error().message, "--goodput: got lr; want plain or lr-aware");
 }
 
 TEST(LearningRateFactor, IsTheRootOfTheBatchRatio) {

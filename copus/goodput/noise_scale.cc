@@ -129,6 +129,11 @@ NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate&
   both.gns = std::exp(mean);
   both.low = std::exp(mean - kHalfWidth * sd);
   both.high = std::exp(mean + kHalfWidth * sd);
+  // What is known of the whole gradient alone is not thrown away: it has a lower end.
+  if (!std::isfinite(sd_whole)) {
+    both.gns = std::max(both.gns, whole.low);
+    both.high = std::max(both.high, whole.low);
+  }
   return both;
 }
 

@@ -55,9 +55,9 @@ struct NoiseEstimate {
 };
 
 // One estimate of two: of the whole gradient, and of the scales (the norms' weights), whose noise
-// scale is the whole one's up to a factor around 1 (Gray et al. 2024, arXiv 2411.00999). Weighted by
-// their precision on a log scale; `factor_sd` is the factor's spread there. Where the second is all
-// that is known it stands alone. The terms are the first's.
+// scale is the whole one's up to a factor around 1 (Gray et al. 2024, arXiv 2411.00999). Weighted
+// by their precision on a log scale; `factor_sd` is the factor's spread there. Where the second is
+// all that is known it stands alone. The terms are the first's.
 NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate& scales,
                                 double factor_sd);
 

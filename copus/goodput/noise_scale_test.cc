@@ -492,6 +492,7 @@ TEST(CombineEstimates, TheFactorsSpreadIsADoubtOfTheSecond) {
 
 TEST(CombineEstimates, OneThatSaysNothingIsLeftOut) {
   NoiseEstimate nothing = around(100, 2);
+  nothing.low = 0;
   nothing.high = kInfinity;
   const NoiseEstimate second = combine_estimates(nothing, around(30, 2), 0.35);
   EXPECT_NEAR(second.gns, 30, 1e-9);
@@ -499,6 +500,9 @@ TEST(CombineEstimates, OneThatSaysNothingIsLeftOut) {
   nothing.gns = kInfinity;
   EXPECT_NEAR(combine_estimates(nothing, around(30, 2), 0.35).gns, 30, 1e-9);
   EXPECT_EQ(combine_estimates(around(30, 2), nothing, 0.35).gns, 30);
+  // One that has a lower end says that much.
+  nothing.low = 500;
+  EXPECT_EQ(combine_estimates(nothing, around(30, 2), 0.35).gns, 500);
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 namespace copus {
 
 struct StateBytes {
-  double value = 2;      // per parameter: the weight that is computed with
+  double value = 2;       // per parameter: the weight that is computed with
   double optimizer = 12;  // master and both moments
 };
 
 // Of the rank that has most to receive: the bytes that it does not hold over its share of the link,
-// a copy of all it will hold, and the groups' fixed cost. Shards along one axis are taken to overlap
-// as far as they can.
+// a copy of all it will hold, and the groups' fixed cost. Shards along one axis are taken to
+// overlap as far as they can.
 double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
                        const Configuration& from, const Configuration& to);
 

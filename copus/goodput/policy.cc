@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull};
 constexpr double kIntervalSds = 1.96;  // a 95% interval's half width
-// To undo a move takes so many times the steps and the certainty about the noise scale: having
+// To undo a move takes so many times the steps, and the certainty about the noise scale: having
 // moved for nothing is evidence that the estimate wanders.
-constexpr int kToUndo = 2;
+constexpr int kDwellToUndo = 2;
+constexpr int kCertaintyToUndo = 4;
 
 // What a choice may lack, in the order in which it is asked.
 enum class Bar { kMargin, kStepTime, kNoise, kPause, kDwell };
@@ -146,7 +147,7 @@ class Judge {
   // bar that holds it. It costs little: Goodput is flat around its best batch, so a gain that
   // vanishes inside the interval was small.
   double worst_gain(const Rated& rated) const {
-    const double sds = options_.noise_caution * (undoes(rated.choice->at) ? kToUndo : 1);
+    const double sds = options_.noise_caution * (undoes(rated.choice->at) ? kCertaintyToUndo : 1);
     auto towards = [&](double end) {
       const double nearest = noise_.gns * 1e-3;  // an end at 0 says no more than a very small one
       return noise_.gns * std::pow(std::max(end, nearest) / noise_.gns, sds / kIntervalSds);
@@ -181,7 +182,7 @@ class Judge {
     return to == before || batch_back || layout_back;
   }
   std::int64_t dwell(const Rated& rated) const {
-    return (undoes(rated.choice->at) ? kToUndo : 1) * options_.dwell_steps;
+    return (undoes(rated.choice->at) ? kDwellToUndo : 1) * options_.dwell_steps;
   }
 
   const PolicyOptions& options_;

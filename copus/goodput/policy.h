@@ -24,13 +24,13 @@ struct PolicyOptions {
   double margin = 0.10;        // Goodput a change of layout has to gain
   double batch_margin = 0.05;  // and a change that moves no state (batch, micro-batch)
   double calibration = 2.0;    // critical batch / noise scale
-  double growth = 2.0;  // the batch changes by at most this factor at once, both ways
+  double growth = 2.0;         // the batch changes by at most this factor at once, both ways
   // Steps in one configuration before it is left; twice as many to undo the move that led there (as
   // a whole, or its layout, or the direction of its batch).
   std::int64_t dwell_steps = 20;
   // How sure a gain must be: above so many standard deviations of the ratio of the step times; and
-  // not lost where the noise scale is so many standard deviations off, either way (twice as many to
-  // undo a move).
+  // not lost where the noise scale is so many standard deviations off, either way (four times as
+  // many to undo a move).
   double caution = 0.5;
   double noise_caution = 1.0;
   // Seconds until the end of the run that are counted on where nothing says when it ends.

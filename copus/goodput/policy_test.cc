@@ -193,6 +193,7 @@ TEST(Policy, TheSameSituationInAnyOrderGivesTheSameDecision) {
 class FromPipeline : public testing::Test {
  protected:
   FromPipeline() {
+    options_.kind = GoodputKind::kPlain;
     situation_.now = {configuration(2, 1, 4, 16, 4), 0.4, 0, 0};
     situation_.noise = estimate(85);
     situation_.steps_here = 100;
@@ -241,7 +242,7 @@ TEST_F(FromPipeline, NoBatchChangeOnAnIntervalThatIsTooWide) {
   situation_.noise = estimate(85);
   situation_.noise->low = 0;
   situation_.noise->high = kInfinity;
-  offer(configuration(2, 1, 4, 32, 4), 0.45);
+  offer(configuration(2, 1, 4, 32, 4), 0.6);
   EXPECT_FALSE(decision().move) << decision().why;
 }
 
@@ -277,6 +278,7 @@ TEST_F(FromPipeline, AGainHasToBeSure) {
 }
 
 TEST_F(FromPipeline, AGainOfABatchHasToHoldAcrossTheIntervalOfTheNoiseScale) {
+  options_.noise_caution = 2;
   offer(configuration(2, 1, 4, 32), 0.8 * 0.8);
   situation_.noise = estimate(42, 0.1);
   EXPECT_TRUE(decision().move);

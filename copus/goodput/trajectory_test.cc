@@ -19,6 +19,13 @@ using Int = std::int64_t;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// The machine below has its best batches between 16 and 512 by plain Goodput.
+PolicyOptions plain() {
+  PolicyOptions options;
+  options.kind = GoodputKind::kPlain;
+  return options;
+}
+
 // `sd`: relative, of the estimate.
 NoiseEstimate estimate(double gns, double sd) {
   NoiseEstimate made;
@@ -152,20 +159,48 @@ double growing(Int step) { return 4 + 396 * (1 - std::exp(-static_cast<double>(s
 double constant(Int) { return 60; }
 double falling(Int step) { return 10 + 300 * std::exp(-static_cast<double>(step) / 1200); }
 
+// True Goodput over a run, of always being at the best configuration; pauses not counted.
+double share_of_best(const Machine& machine, const Trajectory& trajectory,
+                     const std::function<double(Int)>& truth) {
+  const PolicyOptions options = plain();
+  double sum = 0;
+  for (std::size_t i = 0; i < trajectory.at.size(); ++i) {
+    const double critical = options.calibration * truth(static_cast<Int>(i + 1) * kDecideEvery);
+    auto goodput_at = [&](const Configuration& at) {
+      const auto batch = static_cast<double>(at.global_batch);
+      return goodput(options.kind, batch / machine.truth(machine.index(at)), batch, critical);
+    };
+    double best = 0;
+    for (const Candidate& candidate : machine.candidates()) {
+      best = std::max(best, goodput_at(candidate.at));
+    }
+    sum += goodput_at(trajectory.at[i]) / best;
+  }
+  return sum / static_cast<double>(trajectory.at.size());
+}
+
 // `visit` each of many runs with the default options: machines and errors differ.
-void for_each_run(const std::function<double(Int)>& truth, double sd,
+void for_each_run(const char* name, const std::function<double(Int)>& truth, double sd,
                   const std::function<void(const Trajectory&)>& visit) {
-  for (std::uint64_t seed = 0; seed < 15; ++seed) {
+  constexpr int kRuns = 15;
+  double moves = 0, share = 0;
+  Int most = 0;
+  for (std::uint64_t seed = 0; seed < kRuns; ++seed) {
     Machine machine(seed);
-    const Trajectory trajectory = run(machine, {}, noisy(truth, sd, 1000 + seed));
+    const Trajectory trajectory = run(machine, plain(), noisy(truth, sd, 1000 + seed));
     EXPECT_EQ(trajectory.returns_within(2 * PolicyOptions().dwell_steps), 0);
+    moves += static_cast<double>(trajectory.count()) / kRuns;
+    most = std::max(most, trajectory.count());
+    share += share_of_best(machine, trajectory, truth) / kRuns;
     visit(trajectory);
   }
+  fmt::print("{}, error {:.0f}%: {:.1f} moves (at most {}), {:.1f}% of the best Goodput\n", name,
+             100 * sd, moves, most, 100 * share);
 }
 
 TEST(Trajectory, WithNoBarsAndNoNoiseItIsAtTheArgmaxAfterEachDecision) {
   Machine machine(1, 0, 0);
-  PolicyOptions options;
+  PolicyOptions options = plain();
   options.margin = options.batch_margin = 0;
   options.caution = options.noise_caution = 0;
   options.dwell_steps = 0;
@@ -188,7 +223,7 @@ TEST(Trajectory, WithNoBarsAndNoNoiseItIsAtTheArgmaxAfterEachDecision) {
 
 TEST(Trajectory, AGrowingNoiseScaleTakesAMoveADoubling) {
   for (const double sd : {0.1, 0.3}) {
-    for_each_run(growing, sd, [](const Trajectory& trajectory) {
+    for_each_run("growing", growing, sd, [](const Trajectory& trajectory) {
       EXPECT_GE(trajectory.at.back().global_batch, 256);  // four doublings of 16, or five
       EXPECT_LE(trajectory.count(), 5 + 2);
     });
@@ -198,10 +233,10 @@ TEST(Trajectory, AGrowingNoiseScaleTakesAMoveADoubling) {
 // A gain that hovers at its bar is taken late now and then: over many seeds in 1 run of 20 with an
 // error of 10%, in 1 of 6 with 30%. Without the bar on the noise scale, the latter makes 12 moves.
 TEST(Trajectory, AConstantNoiseScaleLetsItSettle) {
-  for (const auto& [sd, most_late] : {std::pair(0.1, 1), std::pair(0.3, 3)}) {
+  for (const auto& [sd, most_late] : {std::pair(0.1, 1), std::pair(0.3, 4)}) {
     Int late = 0;
-    for_each_run(constant, sd, [&](const Trajectory& trajectory) {
-      EXPECT_LE(trajectory.count(), 3 + 2);
+    for_each_run("constant", constant, sd, [&](const Trajectory& trajectory) {
+      EXPECT_LE(trajectory.count(), 3 + 3);
       late += trajectory.moves_after(kSteps / 2);
     });
     EXPECT_LE(late, most_late) << "error " << sd;
@@ -210,7 +245,7 @@ TEST(Trajectory, AConstantNoiseScaleLetsItSettle) {
 
 TEST(Trajectory, AFallingNoiseScaleIsFollowedUpAndDown) {
   for (const double sd : {0.1, 0.3}) {
-    for_each_run(falling, sd, [](const Trajectory& trajectory) {
+    for_each_run("falling", falling, sd, [](const Trajectory& trajectory) {
       Int highest = 0;
       for (const Configuration& at : trajectory.at) highest = std::max(highest, at.global_batch);
       EXPECT_GE(highest, 128);
@@ -220,8 +255,9 @@ TEST(Trajectory, AFallingNoiseScaleIsFollowedUpAndDown) {
   }
 }
 
-// What an estimator says in a run: nothing at first, near zero, a fast rise, then flat and noisy.
-constexpr const char* kRecorded = R"(
+// The shape of a real run, written by hand: nothing at first, near zero, a fast rise, flat and
+// noisy.
+constexpr const char* kRunLike = R"(
   20     3.1   0.2    41
   60     2.4   1.1   6.9
  100     3.8   2.2   7.1
@@ -243,13 +279,13 @@ constexpr const char* kRecorded = R"(
 3800     139   109   180
 )";
 
-TEST(Trajectory, ARecordedRunIsFollowedUpwardsOnly) {
+TEST(Trajectory, ARunLikeTraceIsFollowedUpwardsOnly) {
   struct Row {
     Int step;
     NoiseEstimate noise;
   };
   std::vector<Row> rows;
-  std::istringstream text(kRecorded);
+  std::istringstream text(kRunLike);
   for (Row row; text >> row.step >> row.noise.gns >> row.noise.low >> row.noise.high;) {
     rows.push_back(row);
   }
@@ -263,7 +299,7 @@ TEST(Trajectory, ARecordedRunIsFollowedUpwardsOnly) {
   };
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Machine machine(seed);
-    const Trajectory trajectory = run(machine, {}, recorded);
+    const Trajectory trajectory = run(machine, plain(), recorded);
     ASSERT_GE(trajectory.count(), 3);
     EXPECT_LE(trajectory.count(), 5);
     EXPECT_GE(trajectory.moves.front().step, 160);  // not by the first, wide intervals

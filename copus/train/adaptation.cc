@@ -13,14 +13,22 @@ namespace {
 CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOptions& trainer) {
   CandidateRequest request;
   request.seq_len = trainer.seq_len;
+  // Where the run begins may be between two steps of the ladder.
   request.batches = batch_ladder(options.lowest_batch, options.highest_batch, 1);
+  request.batches.push_back(trainer.global_batch);
+  std::sort(request.batches.begin(), request.batches.end());
+  request.batches.erase(std::unique(request.batches.begin(), request.batches.end()),
+                        request.batches.end());
   request.spaces = options.spaces;
   if (!options.choose_plan) request.keep.push_back(trainer.plan);
   request.runnable = [trainer](const ParallelPlan& plan, std::int64_t global_batch) {
     TrainerOptions there = trainer;
     there.plan = plan;
     there.global_batch = global_batch;
-    return check_trainable(there).has_value() && noise_prefix(plan, global_batch) > 0;
+    // A move holds what it leaves and what it goes to at once.
+    const std::int64_t host_bytes = 2 * largest_host_bytes(there) * trainer.ranks_per_node;
+    return check_trainable(there).has_value() && noise_prefix(plan, global_batch) > 0 &&
+           static_cast<double>(host_bytes) < host_memory().v;
   };
   return request;
 }
@@ -62,16 +70,17 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
       std::stoll(from_rank_0(*world, trainer.device, std::to_string(largest_bytes)));
   if (options.choose_plan) {
     // Sorted by batch, then by predicted time.
-    const auto best = std::find_if(
-        adaptation.candidates.begin(), adaptation.candidates.end(),
-        [&](const Candidate& c) { return c.at.global_batch == trainer.global_batch; });
-    const std::string chosen = from_rank_0(
-        *world, trainer.device,
-        best == adaptation.candidates.end() ? "" : plan_to_json(best->at.plan).dump());
+    const auto best =
+        std::find_if(adaptation.candidates.begin(), adaptation.candidates.end(),
+                     [&](const Candidate& c) { return c.at.global_batch == trainer.global_batch; });
+    const std::string chosen =
+        from_rank_0(*world, trainer.device,
+                    best == adaptation.candidates.end() ? "" : plan_to_json(best->at.plan).dump());
     if (chosen.empty()) {
       return make_error(
-          "--global-batch: got {}; want one that some layout of {} ranks can train with, its noise "
-          "scale measured (2 micro-batches or 2 replicas), in the memory there is",
+          "--global-batch: got {}; want one that some layout of {} ranks (and --fix) can train "
+          "with, "
+          "its noise scale measured (2 micro-batches or 2 replicas), in the memory there is",
           trainer.global_batch, world->size());
     }
     COPUS_TRY(const PartialPlan plan, plan_from_json(Json::parse(chosen), "rank 0's plan"));
@@ -95,8 +104,8 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
   controller.times = adaptation->times;
   const StateBytes state = trainer.compute == Compute::kBf16 ? StateBytes{2, 12} : StateBytes{4, 8};
   return {controller, adaptation->start, adaptation->candidates,
-          [model = trainer.model, cluster = adaptation->cluster, state](
-              const Configuration& from, const Configuration& to) {
+          [model = trainer.model, cluster = adaptation->cluster, state](const Configuration& from,
+                                                                        const Configuration& to) {
             return predict_pause_s(model, cluster, state, from, to);
           }};
 }

@@ -33,8 +33,8 @@ struct Adaptation {
 Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& groups,
                                       TrainerOptions& trainer);
 
-// A Controller for them; only rank 0 needs one. Without an adaptation it watches the noise scale and
-// decides nothing.
+// A Controller for them; only rank 0 needs one. Without an adaptation it watches the noise scale
+// and decides nothing.
 Controller make_controller(const AdaptOptions& options, const TrainerOptions& trainer,
                            const std::optional<Adaptation>& adaptation);
 

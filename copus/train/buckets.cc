@@ -245,7 +245,8 @@ void ChunkParameters::sum_replicated(Bucket& bucket) const {
     const std::int64_t begin = std::max(tensor.offset, bucket.owned_begin);
     const std::int64_t end = std::min(tensor.offset + tensor.size, owned_end);
     if (begin < end) {
-      groups[group == mesh_.kv ? 1 : 0].parts.push_back(bucket.gradients.narrow(0, begin, end - begin));
+      groups[group == mesh_.kv ? 1 : 0].parts.push_back(
+          bucket.gradients.narrow(0, begin, end - begin));
     }
   }
   for (Group& group : groups) {

@@ -70,8 +70,8 @@ class ChunkParameters {
   Tensor squared_norm() const;
   // The same of the watched scales alone.
   Tensor scales_squared_norm() const;
-  // Squared norms of this replica's own gradient, before it is summed over replicas; each element of
-  // the model counted on one rank of the replica. The prefix is what has been added since
+  // Squared norms of this replica's own gradient, before it is summed over replicas; each element
+  // of the model counted on one rank of the replica. The prefix is what has been added since
   // zero_gradients(): note_prefix() is called between two backward passes, and exchanges nothing.
   // Both are asked for after finish_reduction(), by all ranks alike.
   void note_prefix();

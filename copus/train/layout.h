@@ -29,9 +29,7 @@ struct LayoutOptions {
   Precision precision() const {
     return compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32;
   }
-  at::ScalarType dtype() const {
-    return compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat;
-  }
+  at::ScalarType dtype() const { return compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat; }
 };
 
 // Bytes of host memory for weights, optimizer state and gradients, on the rank that has most of
@@ -54,7 +52,8 @@ class Layout {
 
   Mesh mesh;
   Schedule schedule;
-  std::vector<std::unique_ptr<ChunkParameters>> parameters;  // of this rank's chunks, in model order
+  std::vector<std::unique_ptr<ChunkParameters>>
+      parameters;  // of this rank's chunks, in model order
   std::unique_ptr<Pipeline> pipeline;
   // Of all this rank's chunks; stays closed where sequence parallelism cuts samples.
   ScaleTap tap;

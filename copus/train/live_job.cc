@@ -29,7 +29,8 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
       recorder_(recorder),
       progress_(progress),
       stop_asked_(stop_asked),
-      phases_(short_name(trainer.options().plan), trainer.options().global_batch) {}
+      phases_(short_name(trainer.options().plan), trainer.options().global_batch,
+              options.adapt.controller.policy.kind) {}
 
 Configuration LiveJob::now() const {
   return {trainer_.options().plan, trainer_.options().global_batch};
@@ -51,10 +52,10 @@ Result<void> LiveJob::begin(const std::optional<Adaptation>& adaptation) {
                   human_count(static_cast<double>(data_.tokens()))));
   if (t.model.dropout) say("the model's config asks for dropout: it is not applied");
   if (adaptation) {
-    say(fmt::format("adapting {}: {} configurations, batches {} to {}",
-                    o_.adapt.controller.policy.adapt == Adapt::kBatch ? "the batch"
-                                                                      : "batch and layout",
-                    adaptation->candidates.size(), o_.adapt.lowest_batch, o_.adapt.highest_batch));
+    say(fmt::format(
+        "adapting {}: {} configurations, batches {} to {}",
+        o_.adapt.controller.policy.adapt == Adapt::kBatch ? "the batch" : "batch and layout",
+        adaptation->candidates.size(), o_.adapt.lowest_batch, o_.adapt.highest_batch));
   }
   if (recorder_ != nullptr) {
     COPUS_TRY_VOID(recorder_->write(
@@ -83,6 +84,7 @@ Result<StepReport> LiveJob::step() {
   StepReport report;
   report.seconds = std::chrono::duration<double>(finished - last_).count();
   last_ = finished;
+  late_step_s_ = late_step_s_ == 0 ? report.seconds : 0.9 * late_step_s_ + 0.1 * report.seconds;
   if (!result_.not_finite.empty()) {
     stop_for_not_finite();
     return report;
@@ -139,8 +141,7 @@ Result<void> LiveJob::conclude() {
   const bool last_step = o_.steps && outcome_.steps >= *o_.steps;
   const bool last_sample = o_.samples && outcome_.samples >= *o_.samples;
   const bool stopping = last_step || last_sample || result_.asked_to_stop > 0;
-  const bool evaluates =
-      o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
+  const bool evaluates = o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
   if (evaluates) COPUS_TRY_VOID(evaluate());
   const double reached =
       o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : outcome_.loss;
@@ -157,17 +158,16 @@ Result<void> LiveJob::conclude() {
   return {};
 }
 
-// Time left by whichever limit comes first, at the speed so far.
+// Time left by whichever limit comes first, at the speed of late.
 std::optional<double> LiveJob::remaining_s() const {
-  const double per_step = elapsed_s() / static_cast<double>(std::max<std::int64_t>(1, outcome_.steps));
   std::optional<double> left;
   const auto limit = [&](double seconds) {
     left = std::min(left.value_or(seconds), std::max(0.0, seconds));
   };
-  if (o_.steps) limit(per_step * static_cast<double>(*o_.steps - outcome_.steps));
+  if (o_.steps) limit(late_step_s_ * static_cast<double>(*o_.steps - outcome_.steps));
   if (o_.samples) {
-    limit(elapsed_s() * static_cast<double>(*o_.samples - outcome_.samples) /
-          static_cast<double>(std::max<std::int64_t>(1, outcome_.samples)));
+    limit(late_step_s_ * static_cast<double>(*o_.samples - outcome_.samples) /
+          static_cast<double>(trainer_.options().global_batch));
   }
   if (o_.for_seconds) limit(*o_.for_seconds - elapsed_s());
   return left;
@@ -211,54 +211,56 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
     const SquaredNorm pair[] = {result_.norms->first, result_.norms->global};
     raw = fit_noise(pair);
   }
-  return recorder_->write(
-      "step", {{"step", outcome_.steps},
-               {"samples", outcome_.samples},
-               {"tokens", outcome_.samples * t.seq_len},
-               {"loss", step.loss},
-               {"grad_norm", result_.grad_norm},
-               {"lr", result_.lr},
-               {"global_batch", t.global_batch},
-               {"plan", plan},
-               {"step_time_s", step.seconds},
-               {"tokens_per_s", tokens / step.seconds},
-               {"mfu", number_or_null(mfu)},
-               {"gns", number_or_null(gns)},
-               {"gns_low", noise ? number_or_null(noise->low) : Json(nullptr)},
-               {"gns_high", noise ? number_or_null(noise->high) : Json(nullptr)},
-               {"g2", raw ? number_or_null(raw->g2) : Json(nullptr)},
-               {"s", raw ? number_or_null(raw->s) : Json(nullptr)},
-               {"gns_scales", scales ? number_or_null(scales->gns) : Json(nullptr)},
-               {"norms", norms_to_json(step.norms)},
-               {"scale_norms", norms_to_json(step.scale_norms)},
-               {"bcrit", number_or_null(critical_batch)},
-               {"goodput", number_or_null(controller.goodput())},
-               {"data_hash", fmt::format("{:016x}", data_hash_)},
-               {"tp_wait_s", result_.tp_wait_s},
-               {"pp_wait_s", result_.pp_wait_s},
-               {"dp_wait_s", result_.dp_wait_s},
-               {"sync_wait_s", result_.sync_wait_s},
-               {"optimizer_s", result_.optimizer_s}});
+  return recorder_->write("step",
+                          {{"step", outcome_.steps},
+                           {"samples", outcome_.samples},
+                           {"tokens", outcome_.samples * t.seq_len},
+                           {"loss", step.loss},
+                           {"grad_norm", result_.grad_norm},
+                           {"lr", result_.lr},
+                           {"global_batch", t.global_batch},
+                           {"plan", plan},
+                           {"step_time_s", step.seconds},
+                           {"tokens_per_s", tokens / step.seconds},
+                           {"mfu", number_or_null(mfu)},
+                           {"gns", number_or_null(gns)},
+                           {"gns_low", noise ? number_or_null(noise->low) : Json(nullptr)},
+                           {"gns_high", noise ? number_or_null(noise->high) : Json(nullptr)},
+                           {"g2", raw ? number_or_null(raw->g2) : Json(nullptr)},
+                           {"s", raw ? number_or_null(raw->s) : Json(nullptr)},
+                           {"gns_scales", scales ? number_or_null(scales->gns) : Json(nullptr)},
+                           {"norms", norms_to_json(step.norms)},
+                           {"scale_norms", norms_to_json(step.scale_norms)},
+                           {"bcrit", number_or_null(critical_batch)},
+                           {"goodput", number_or_null(controller.goodput())},
+                           {"data_hash", fmt::format("{:016x}", data_hash_)},
+                           {"tp_wait_s", result_.tp_wait_s},
+                           {"pp_wait_s", result_.pp_wait_s},
+                           {"dp_wait_s", result_.dp_wait_s},
+                           {"sync_wait_s", result_.sync_wait_s},
+                           {"optimizer_s", result_.optimizer_s}});
 }
 
 Result<void> LiveJob::decided(const Decision& decision) {
   std::string command;
   if (decision.move) {
-    command = Json({{"plan", plan_to_json(decision.to.plan)},
-                    {"global_batch", decision.to.global_batch}})
-                  .dump();
+    command =
+        Json({{"plan", plan_to_json(decision.to.plan)}, {"global_batch", decision.to.global_batch}})
+            .dump();
   }
   from_rank_0(*trainer_.mesh().world, trainer_.options().device, command);
   why_ = decision.why;
   if (decision.move) say(fmt::format("step {}  {}", outcome_.steps, decision.why));
   if (recorder_ == nullptr) return {};
-  return recorder_->write("decision", {{"step", outcome_.steps},
-                                       {"candidates", decision.candidates},
-                                       {"best", {{"plan", short_name(decision.to.plan)},
-                                                 {"global_batch", decision.to.global_batch}}},
-                                       {"gain", decision.gain},
-                                       {"action", decision.move ? "switch" : "keep"},
-                                       {"why", decision.why}});
+  return recorder_->write(
+      "decision",
+      {{"step", outcome_.steps},
+       {"candidates", decision.candidates},
+       {"best",
+        {{"plan", short_name(decision.to.plan)}, {"global_batch", decision.to.global_batch}}},
+       {"gain", decision.gain},
+       {"action", decision.move ? "switch" : "keep"},
+       {"why", decision.why}});
 }
 
 Result<MoveReport> LiveJob::move(const Configuration& to) {
@@ -267,6 +269,7 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
   last_ = Clock::now();
   const std::string plan = short_name(to.plan);
   if (result.done) {
+    late_step_s_ = 0;
     // The table has the configuration in columns of its own.
     const std::string name = to_text(to) + ": ";
     const std::size_t at = why_.find(name);
@@ -279,20 +282,20 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                     result.error));
   }
   if (recorder_ != nullptr) {
-    COPUS_TRY_VOID(recorder_->write(
-        "reconfigure", {{"step", outcome_.steps},
-                        {"from", short_name(from.plan)},
-                        {"to", plan},
-                        {"global_batch_from", from.global_batch},
-                        {"global_batch_to", to.global_batch},
-                        {"done", result.done},
-                        {"error", result.done ? Json(nullptr) : Json(result.error)},
-                        {"pause_s", result.pause_s},
-                        {"bytes_moved", result.bytes_moved},
-                        {"groups_s", result.groups_s},
-                        {"allocate_s", result.allocate_s},
-                        {"transfer_s", result.transfer_s},
-                        {"commit_s", result.commit_s}}));
+    COPUS_TRY_VOID(recorder_->write("reconfigure",
+                                    {{"step", outcome_.steps},
+                                     {"from", short_name(from.plan)},
+                                     {"to", plan},
+                                     {"global_batch_from", from.global_batch},
+                                     {"global_batch_to", to.global_batch},
+                                     {"done", result.done},
+                                     {"error", result.done ? Json(nullptr) : Json(result.error)},
+                                     {"pause_s", result.pause_s},
+                                     {"bytes_moved", result.bytes_moved},
+                                     {"groups_s", result.groups_s},
+                                     {"allocate_s", result.allocate_s},
+                                     {"transfer_s", result.transfer_s},
+                                     {"commit_s", result.commit_s}}));
   }
   return MoveReport{result.done, result.error, result.pause_s};
 }

@@ -61,6 +61,7 @@ class LiveJob final : public Job {
   std::uint64_t data_hash_ = 0;
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   bool late_ = false;
+  double late_step_s_ = 0;  // smoothed, in this configuration
 };
 
 }  // namespace copus

@@ -103,13 +103,7 @@ void calibrate(ClusterSpec& cluster, const LayoutOptions& run, std::int64_t seq_
   core.peak_fp32 = core.peak_fp32 / slowness;
   core.peak_bf16 = core.peak_fp16 = core.peak_fp32;
   core.memory_bandwidth = core.memory_bandwidth / slowness;
-  core.efficiency.launch =
-      Seconds(std::max(0.0, measured_s[0] - slowness * small) / operators);
-}
-
-Bytes memory_of_machine() {
-  return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-               static_cast<double>(sysconf(_SC_PAGE_SIZE)));
+  core.efficiency.launch = Seconds(std::max(0.0, measured_s[0] - slowness * small) / operators);
 }
 
 ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
@@ -118,9 +112,10 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   const std::int64_t rows[2] = {1, 4};
   const LayerTimer layer(run);
   world.barrier();
-  const Tensor means = at::tensor({measure_products(), measure_memory(),
-                                   layer.seconds(rows[0], seq_len), layer.seconds(rows[1], seq_len)},
-                                  at::kDouble);
+  const Tensor means =
+      at::tensor({measure_products(), measure_memory(), layer.seconds(rows[0], seq_len),
+                  layer.seconds(rows[1], seq_len)},
+                 at::kDouble);
   world.all_reduce(means);
   means.div_(ranks);
   const double* mean = means.data_ptr<double>();
@@ -132,7 +127,7 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   GpuSpec& core = cluster.gpu;
   core.name = "CPU rank";
   core.gpus_per_node = ranks_per_node;
-  core.memory = memory_of_machine() / static_cast<double>(ranks_per_node);
+  core.memory = host_memory() / static_cast<double>(ranks_per_node);
   core.peak_fp32 = core.peak_bf16 = core.peak_fp16 = FlopsPerSec(mean[0]);
   core.memory_bandwidth = BytesPerSec(mean[1]);
   core.efficiency.matmul = core.efficiency.memory = 1;
@@ -149,8 +144,8 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
       for (int i = 0; i < calls; ++i) world.all_reduce(x);
       return since(begin) / calls;
     };
-    const Tensor times = at::tensor(
-        {mean_reduction_s(50, little), mean_reduction_s(8, much)}, at::kDouble);
+    const Tensor times =
+        at::tensor({mean_reduction_s(50, little), mean_reduction_s(8, much)}, at::kDouble);
     world.broadcast(times, 0);
     const double small_s = times[0].item<double>(), large_s = times[1].item<double>();
     // A ring passes each byte on twice, less the parts that start and end in place.
@@ -166,6 +161,11 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
 }
 
 }  // namespace
+
+Bytes host_memory() {
+  return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+               static_cast<double>(sysconf(_SC_PAGE_SIZE)));
+}
 
 Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run) {
   if (run.device.is_cpu()) {

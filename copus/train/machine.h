@@ -9,9 +9,12 @@
 namespace copus {
 
 // Every rank calls this; all get the same. On CPUs all ranks measure at once, as they will compute
-// at once: a layer of this model at two sizes, memory, messages between all of them; about a second.
-// On GPUs: the catalog's entry for this GPU; an error names --cluster where it has none.
+// at once: a layer of this model at two sizes, memory, messages between all of them; about a
+// second. On GPUs: the catalog's entry for this GPU; an error names --cluster where it has none.
 Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run);
+
+// Of this node.
+Bytes host_memory();
 
 // What this engine does, for the cost model.
 CostOptions engine_cost_options(at::Device device, Precision precision);

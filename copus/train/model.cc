@@ -62,10 +62,9 @@ ModelChunk::ModelChunk(const ModelSpec& model, const ChunkSpec& chunk,
 }
 
 Tensor ModelChunk::norm(const Tensor& x, const Scale& scale) const {
-  const Tensor y =
-      model_.norm == Norm::kRmsNorm
-          ? rms_norm(x, scale.weight, model_.norm_eps)
-          : at::layer_norm(x, {x.size(-1)}, scale.weight, scale.bias, model_.norm_eps);
+  const Tensor y = model_.norm == Norm::kRmsNorm
+                       ? rms_norm(x, scale.weight, model_.norm_eps)
+                       : at::layer_norm(x, {x.size(-1)}, scale.weight, scale.bias, model_.norm_eps);
   if (scale.watched && tap_ != nullptr && tap_->open && y.requires_grad()) watch(x, y);
   return y;
 }

@@ -25,9 +25,8 @@ struct LayerWeights {
   Tensor q_norm, k_norm;
 };
 
-// Consecutive layers, with the embedding before or the head after them where the chunk holds these.
-// Single samples' gradients of the watched scales, as the backward pass comes by them: a sample's own
-// is the sum over its tokens of the output's gradient times the normalised input. For the noise
+// Single samples' gradients of the watched scales, as the backward pass comes by them: a sample's
+// own is the sum over its tokens of the output's gradient times the normalised input. For the noise
 // scale (Gray et al. 2024, arXiv 2411.00999).
 struct ScaleTap {
   std::int64_t micro_batches = 0;  // it is open for so many, the first of a step
@@ -35,6 +34,7 @@ struct ScaleTap {
   Tensor squares;  // sum over samples and norms of squared gradients, in double precision
 };
 
+// Consecutive layers, with the embedding before or the head after them where the chunk holds these.
 class ModelChunk {
  public:
   // `values`: one tensor per chunk_parameters() entry, in that order.

@@ -105,7 +105,7 @@ constexpr Case kCases[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Layouts, NoiseNorms8, ::testing::ValuesIn(kCases));
 
-// What the issue of changing layouts needs: the estimate does not jump when the layout does.
+// The estimate does not jump when the layout changes.
 TEST(NoiseNorms, TwoTermsAgreeAcrossLayouts) {
   const char* plans[] = {"dp=8,micro_batch=2",
                          "dp=8,micro_batch=1,zero=1",
@@ -188,7 +188,8 @@ TEST(ScaleNorms, AreThoseOfSingleSamples) {
 
 // Sequence parallelism cuts a sample over ranks: there is no such estimate then.
 TEST(ScaleNorms, NoneUnderSequenceParallelism) {
-  const std::vector<StepResult> results = steps(frozen("llama", "tp=2,sp=1,micro_batch=2", 8), 0, 1);
+  const std::vector<StepResult> results =
+      steps(frozen("llama", "tp=2,sp=1,micro_batch=2", 8), 0, 1);
   ASSERT_TRUE(results.at(0).norms.has_value());
   EXPECT_TRUE(results[0].norms->scales.empty());
 }

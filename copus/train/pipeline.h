@@ -39,8 +39,8 @@ class Pipeline {
 
   // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
   // added to the buckets, and their reduction is started. After the first `prefix` micro-batches
-  // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage; an
-  // empty tensor elsewhere.
+  // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage;
+  // an empty tensor elsewhere.
   Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches, double loss_weight,
                std::int64_t prefix = 0);
   // Forward passes alone, of `rows` sequences each: the micro-batches' losses on the last stage.

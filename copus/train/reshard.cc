@@ -143,9 +143,8 @@ void copy_message(const StateMap& state, const Message& message, const Tensor& b
 // What the rank held before and holds after. Straight where it is a run on one side; through a
 // message otherwise.
 void keep(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
-          const StateMap& fresh, at::Device device, std::int64_t message_bytes) {
-  Tensor buffer;
-  for (const Message& message : cut(parts, bf16, message_bytes)) {
+          const StateMap& fresh, const Staging& staging) {
+  for (const Message& message : cut(parts, bf16, staging.options.message_bytes)) {
     for (const Piece& piece : message.pieces) {
       const std::vector<Tensor> from = old.blocks(piece), to = fresh.blocks(piece);
       if (const auto run = as_run(from)) {
@@ -153,10 +152,7 @@ void keep(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
       } else if (const auto fresh_run = as_run(to)) {
         copy_blocks(from, *fresh_run, Direction::kPack);
       } else {
-        if (!buffer.defined()) {
-          buffer = at::empty({message_bytes}, at::TensorOptions(at::kByte).device(device));
-        }
-        const Tensor numbers = buffer.view(from[0].scalar_type());
+        const Tensor numbers = staging.kept.view(from[0].scalar_type());
         copy_blocks(from, numbers, Direction::kPack);
         copy_blocks(to, numbers, Direction::kUnpack);
       }
@@ -167,9 +163,8 @@ void keep(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
 // The messages with two peers at once: to one, from the other.
 class Exchange {
  public:
-  Exchange(const StateMap& old, const StateMap& fresh, const Comm& world, at::Device device,
-           const ReshardOptions& options)
-      : old_(old), fresh_(fresh), world_(world), device_(device), options_(options) {}
+  Exchange(const StateMap& old, const StateMap& fresh, const Comm& world, const Staging& staging)
+      : old_(old), fresh_(fresh), world_(world), staging_(staging) {}
 
   void run(const std::vector<Message>& sends, int to, const std::vector<Message>& receives,
            int from) {
@@ -192,28 +187,31 @@ class Exchange {
   std::optional<Tensor> in_place(const StateMap& state, const Message& message) const {
     if (message.pieces.size() != 1) return std::nullopt;
     const auto run = as_run(state.blocks(message.pieces[0]));
-    if (!run || run->device() != device_) return std::nullopt;
+    if (!run || run->device() != staging_.device) return std::nullopt;
     return run->view(at::kByte);
   }
-  Tensor buffer(std::int64_t bytes) const {
-    return at::empty({bytes}, at::TensorOptions(at::kByte).device(device_));
+  // In turn: the one that had it before has left or arrived.
+  static Tensor buffer(const std::vector<Tensor>& buffers, std::size_t turn, std::int64_t bytes) {
+    return buffers[turn % buffers.size()].narrow(0, 0, bytes);
   }
   void send(const Message& message, int to) {
-    if (static_cast<int>(leaving_.size()) >= options_.messages) {
+    if (leaving_.size() >= staging_.sends.size()) {
       leaving_.front().wait();
       leaving_.pop_front();
     }
     std::optional<Tensor> bytes = in_place(old_, message);
     if (!bytes) {
-      bytes = buffer(message.bytes);
+      bytes = buffer(staging_.sends, sent_, message.bytes);
       copy_message(old_, message, *bytes, Direction::kPack);
     }
+    ++sent_;
     leaving_.push_back(world_.start_send(*bytes, to));
   }
   void receive(const Message& message, int from) {
-    if (static_cast<int>(arriving_.size()) >= options_.messages) take_one();
+    if (arriving_.size() >= staging_.receives.size()) take_one();
     const std::optional<Tensor> run = in_place(fresh_, message);
-    const Tensor bytes = run ? *run : buffer(message.bytes);
+    const Tensor bytes = run ? *run : buffer(staging_.receives, received_, message.bytes);
+    ++received_;
     arriving_.push_back({run ? nullptr : &message, bytes, world_.start_receive(bytes, from)});
   }
   void take_one() {
@@ -233,30 +231,42 @@ class Exchange {
   const StateMap& old_;
   const StateMap& fresh_;
   const Comm& world_;
-  at::Device device_;
-  const ReshardOptions& options_;
+  const Staging& staging_;
+  std::size_t sent_ = 0, received_ = 0;
   std::deque<Pending> leaving_;
   std::deque<Arriving> arriving_;
 };
 
 }  // namespace
 
+Staging::Staging(at::Device where, const ReshardOptions& how) : options(how), device(where) {
+  const auto buffer = [&] {
+    return at::empty({how.message_bytes}, at::TensorOptions(at::kByte).device(where));
+  };
+  for (int i = 0; i < how.messages; ++i) {
+    sends.push_back(buffer());
+    receives.push_back(buffer());
+  }
+  kept = buffer();
+}
+
 void reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
-             const Layout& fresh, const Comm& world, at::Device device,
-             const ReshardOptions& options) {
+             const Layout& fresh, const Comm& world, const Staging& staging) {
   const at::NoGradGuard no_grad;
   const std::vector<TensorSpec> tensors = model_tensors(change.model);
   const StateMap from(old, tensors), to(fresh, tensors);
-  keep(plan.kept, change.bf16, from, to, device, options.message_bytes);
+  keep(plan.kept, change.bf16, from, to, staging);
 
   const auto messages_with = [&](const std::vector<Transfer>& transfers, int peer) {
     for (const Transfer& transfer : transfers) {
-      if (transfer.peer == peer) return cut(transfer.parts, change.bf16, options.message_bytes);
+      if (transfer.peer == peer) {
+        return cut(transfer.parts, change.bf16, staging.options.message_bytes);
+      }
     }
     return std::vector<Message>();
   };
   // In round r every rank sends to the one r places on, and receives from the one r places back.
-  Exchange exchange(from, to, world, device, options);
+  Exchange exchange(from, to, world, staging);
   for (int round = 1; round < world.size(); ++round) {
     const int next = (world.rank() + round) % world.size();
     const int previous = (world.rank() + world.size() - round) % world.size();

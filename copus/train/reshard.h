@@ -9,17 +9,27 @@
 namespace copus {
 
 struct ReshardOptions {
-  // Bytes of one message, and messages of a rank that may be on their way at once: what a move takes
-  // beside the two layouts' own memory.
+  // Bytes of one message, and messages of a rank that may be on their way at once: what a move
+  // takes beside the two layouts' own memory.
   std::int64_t message_bytes = 8 << 20;
   int messages = 8;
+};
+
+// The memory that messages pass through where they cannot go straight from and to where they lie.
+// Taken before a move begins: nothing is allocated while others wait for messages.
+struct Staging {
+  Staging(at::Device device, const ReshardOptions& options);
+
+  ReshardOptions options;
+  at::Device device;
+  std::vector<Tensor> sends, receives;  // one for each message that may be on its way
+  Tensor kept;
 };
 
 // Fills `fresh` (kUnset) from `old`: what the rank holds already is copied, the rest is sent by
 // whoever the plan says, straight from rank to rank. `old` is only read. Every rank calls this with
 // the same change. Throws CommError.
 void reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
-             const Layout& fresh, const Comm& world, at::Device device,
-             const ReshardOptions& options = {});
+             const Layout& fresh, const Comm& world, const Staging& staging);
 
 }  // namespace copus

@@ -103,8 +103,7 @@ class Whole {
     const std::int64_t to = std::min(tensor.offset + tensor.size, begin + length);
     if (from >= to) return;
     Tensor part = at::full({tensor.size}, NAN);
-    part.narrow(0, from - tensor.offset, to - from)
-        .copy_(flat.narrow(0, from - begin, to - from));
+    part.narrow(0, from - tensor.offset, to - from).copy_(flat.narrow(0, from - begin, to - from));
     part = part.view(local_shape(tensor.spec, tensor.shard)).narrow(dim, 0, tensor.shard.length);
     // Whoever holds an element holds the same.
     const Tensor known = at::isfinite(place).logical_and(at::isfinite(part));
@@ -172,14 +171,12 @@ TEST_P(RandomPairs, StateIsBitEqual) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Reshard, RandomPairs,
-                         ::testing::Values(Trial{2, "llama", Compute::kFp32, 20},
-                                           Trial{4, "tied", Compute::kFp32, 40},
-                                           Trial{6, "gpt2", Compute::kFp32, 30},
-                                           Trial{8, "llama", Compute::kFp32, 40},
-                                           Trial{8, "tied", Compute::kFp32, 30},
-                                           Trial{8, "qwen3", Compute::kBf16, 30},
-                                           Trial{4, "gpt2", Compute::kBf16, 20}));
+INSTANTIATE_TEST_SUITE_P(
+    Reshard, RandomPairs,
+    ::testing::Values(Trial{2, "llama", Compute::kFp32, 20}, Trial{4, "tied", Compute::kFp32, 40},
+                      Trial{6, "gpt2", Compute::kFp32, 30}, Trial{8, "llama", Compute::kFp32, 40},
+                      Trial{8, "tied", Compute::kFp32, 30}, Trial{8, "qwen3", Compute::kBf16, 30},
+                      Trial{4, "gpt2", Compute::kBf16, 20}));
 
 TEST(Move, TrainsOnAsIfAlwaysThere) {
   const std::vector<std::pair<const char*, const char*>> moves = {

@@ -109,17 +109,17 @@ Result<std::optional<Recorder>> open_recorder(const RunOptions& options, int ran
 }
 
 Result<void> record_end(Recorder& recorder, const RunOutcome& outcome) {
-  return recorder.write(
-      "end", {{"reason", outcome.reason},
-              {"error", outcome.error.empty() ? Json(nullptr) : Json(outcome.error)},
-              {"step", outcome.steps},
-              {"samples", outcome.samples},
-              {"loss", outcome.loss},
-              {"held_out_loss", number_or_null(outcome.held_out_loss)},
-              {"seconds", outcome.seconds},
-              {"tokens_per_s", outcome.tokens_per_s},
-              {"moves", outcome.moves},
-              {"pause_s", outcome.pause_s}});
+  return recorder.write("end",
+                        {{"reason", outcome.reason},
+                         {"error", outcome.error.empty() ? Json(nullptr) : Json(outcome.error)},
+                         {"step", outcome.steps},
+                         {"samples", outcome.samples},
+                         {"loss", outcome.loss},
+                         {"held_out_loss", number_or_null(outcome.held_out_loss)},
+                         {"seconds", outcome.seconds},
+                         {"tokens_per_s", outcome.tokens_per_s},
+                         {"moves", outcome.moves},
+                         {"pause_s", outcome.pause_s}});
 }
 
 }  // namespace
@@ -129,16 +129,16 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   COPUS_TRY(const Dataset data, open_data(options));
   COPUS_TRY_VOID(check_same_options(groups.rendezvous(), options, data));
   const int rank = groups.rendezvous().rank;
+  TrainerOptions trainer_options = options.trainer;
+  std::optional<Adaptation> adaptation;
+  if (options.adapt.on()) {
+    keep_freed_memory();
+    COPUS_TRY(adaptation, prepare_adaptation(options.adapt, groups, trainer_options));
+  }
   COPUS_TRY(std::optional<Recorder> recorder, open_recorder(options, rank));
   const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
   const auto train = [&]() -> Result<void> {
-    TrainerOptions trainer_options = options.trainer;
-    std::optional<Adaptation> adaptation;
-    if (options.adapt.on()) {
-      keep_freed_memory();
-      COPUS_TRY(adaptation, prepare_adaptation(options.adapt, groups, trainer_options));
-    }
     COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, trainer_options));
     if (options.adapt.controller.policy.adapt == Adapt::kFull) {
       reserve_memory(adaptation->largest_bytes, trainer_options.ranks_per_node);

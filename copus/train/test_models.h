@@ -1,5 +1,5 @@
-// For tests: small models that have what layouts find hard: shared key and value heads, a vocabulary
-// that divides by nothing, tied embeddings, biases, norms of queries and keys.
+// For tests: small models that have what layouts find hard: shared key and value heads, a
+// vocabulary that divides by nothing, tied embeddings, biases, norms of queries and keys.
 #pragma once
 
 #include <string>

@@ -68,7 +68,7 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
 }
 
 // A norm reads each gradient once; a step computes with each weight about six times per token. So
-// the share of a norm falls with the tokens of a replica (docs/adapting.md has the figures).
+// the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
 std::int64_t noise_interval(const TrainerOptions& options) {
   if (options.noise_every > 0) return options.noise_every;
   const std::int64_t enough = options.device.is_cuda() ? 65536 : 1024;
@@ -132,17 +132,15 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   result = {};
   const std::int64_t micro_batches = options_.plan.micro_batches(options_.global_batch);
   std::uint64_t hash = 0;
-  COPUS_TRY(const std::vector<MicroBatch> batches,
-            load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0,
-                 &hash));
+  COPUS_TRY(
+      const std::vector<MicroBatch> batches,
+      load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0, &hash));
   const std::int64_t dp = options_.plan.dp;
   // The first steps all count: what is known early decides early.
   constexpr std::int64_t kFirstSteps = 64;
   const bool measures = (options_.noise_every == 0 && updates_ < kFirstSteps) ||
                         updates_ % noise_interval(options_) == 0;
-  const std::int64_t prefix = measures
-                                  ? noise_prefix(options_.plan, options_.global_batch)
-                                  : 0;
+  const std::int64_t prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
   const bool replica_norm = prefix > 0 && dp > 1;
   for (auto& own : parameters()) own->zero_gradients(replica_norm);
   ScaleTap& tap = layout_->tap;
@@ -321,6 +319,7 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to) {
                       .bf16 = options_.compute == Compute::kBf16,
                       .ranks_per_node = options_.ranks_per_node};
   TransferPlan transfer;
+  std::optional<Staging> staging;
   auto phase = Clock::now();
   const auto lap = [&] {
     const double seconds = since(phase);
@@ -333,6 +332,7 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to) {
     result.groups_s = lap();
     if (move_hook_) move_hook_("allocate");
     COPUS_TRY(fresh, Layout::create(groups, next, ParameterStart::kUnset));
+    staging.emplace(options_.device, ReshardOptions{});
     transfer = plan_transfer(change, mesh().rank);
     return {};
   });
@@ -340,14 +340,15 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to) {
   result.allocate_s = lap();
 
   const std::string untransferred = attempt([&]() -> Result<void> {
-    reshard(transfer, change, *layout_, *fresh, world, options_.device);
+    reshard(transfer, change, *layout_, *fresh, world, *staging);
     if (move_hook_) move_hook_("transfer");
     return {};
   });
   if (!vote(untransferred)) return finish();
   result.transfer_s = lap();
 
-  // The point of no return: the old state is freed before the new one takes its place on the device.
+  // The point of no return: the old state is freed before the new one takes its place on the
+  // device.
   if (move_hook_) move_hook_("commit");
   layout_.reset();
   fresh->settle(next);
@@ -418,7 +419,8 @@ std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sa
   }
   constexpr std::size_t kSortedBy = 7;
   const std::string first = first_said(*mesh().world, options_.device, mine);
-  return first.empty() ? "the sum of finite losses or gradients is not finite" : first.substr(kSortedBy);
+  return first.empty() ? "the sum of finite losses or gradients is not finite"
+                       : first.substr(kSortedBy);
 }
 
 }  // namespace copus

@@ -22,8 +22,8 @@ struct TrainerOptions : LayoutOptions {
   // their ratio. 0: whatever the batch is.
   std::int64_t base_batch = 0;
   double clip_norm = 1.0;  // 0: no clipping
-  // Norms for the noise scale are taken every so many steps; 0: so often that they cost less than 1%
-  // of a run (noise_interval()), and in each of the first steps.
+  // Norms for the noise scale are taken every so many steps; 0: so often that they cost less than
+  // 1% of a run (noise_interval()), and in each of the first steps.
   std::int64_t noise_every = 0;
 };
 
@@ -32,16 +32,16 @@ Result<void> check_trainable(const TrainerOptions& options);
 
 // The micro-batches whose gradient's norm is taken before the rest is added, for the noise scale.
 // As many samples at every layout, where its micro-batch allows: those that a replica would have if
-// every rank were one, at most a quarter of the batch and 8. 0: this configuration has no such part (one micro-batch, one
-// replica); all of them: the replica's own gradient serves.
+// every rank were one, at most a quarter of the batch and 8. 0: this configuration has no such part
+// (one micro-batch, one replica); all of them: the replica's own gradient serves.
 std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch);
 // Steps from one taking of norms to the next.
 std::int64_t noise_interval(const TrainerOptions& options);
 
 // What the noise scale is estimated from, in one step.
 struct NoiseNorms {
-  SquaredNorm first;   // of the step's first samples: the same ones at every layout
-  SquaredNorm global;  // of all
+  SquaredNorm first;             // of the step's first samples: the same ones at every layout
+  SquaredNorm global;            // of all
   std::vector<SquaredNorm> all;  // every replica's prefix, every replica, all
   // Of the scales alone: every sample, and all together. Empty with sequence parallelism.
   std::vector<SquaredNorm> scales;
@@ -58,7 +58,7 @@ struct StepResult {
   // Where this rank's time went, in seconds. Waiting for a pipeline message is the bubble and the
   // transfer together.
   double total_s = 0, tp_wait_s = 0, pp_wait_s = 0, dp_wait_s = 0, optimizer_s = 0;
-  double sync_wait_s = 0;  // at the step's one message between all ranks: for the slowest
+  double sync_wait_s = 0;           // at the step's one message between all ranks: for the slowest
   std::optional<NoiseNorms> norms;  // where they were taken, and two batch sizes are there
   // Sum over the step's samples of a hash of each one's place and tokens: the same at every layout.
   std::uint64_t data_hash = 0;

@@ -95,6 +95,14 @@ class Adapting(RunTest):
     def test_one_rank_adapts_its_batch(self):
         self.train(*EAGER, "--global-batch", 4, "--batch-range", "2:16", "--steps", 40, "--adapt", "full",
                    "--run-dir", "run")  # fmt: skip
+        events = self.check_events(4)
+        self.assertTrue([event for event in events if event["event"] == "reconfigure"])
+
+    def test_schedule_does_not_end_with_the_first_batch(self):
+        # So many steps are not so many samples: nothing decays unless it is told when.
+        flags = [flag for flag in EAGER if flag not in ("--decay-samples", "--warmup-samples", 0)]
+        self.train(*flags, "--global-batch", 4, "--batch-range", "4:32", "--steps", 60, "--ranks", 2,
+                   "--plan", "pp=2,micro_batch=2", "--adapt", "batch", "--run-dir", "run")  # fmt: skip
         self.check_events(4)
 
     def test_probe_tries_layouts(self):

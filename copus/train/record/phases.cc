@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include "copus/base/text.h"
-#include "copus/goodput/efficiency.h"
 
 namespace copus {
 
-Phases::Phases(std::string plan, std::int64_t batch) {
+Phases::Phases(std::string plan, std::int64_t batch, GoodputKind kind) : kind_(kind) {
   phases_.push_back({.plan = std::move(plan), .batch = batch, .why = "start"});
 }
 
@@ -18,18 +17,17 @@ void Phases::add(const PhaseStep& step) {
   phase.seconds += step.seconds;
   phase.loss = step.loss;
   if (!step.critical_batch) return;
+  critical_batch_ = step.critical_batch;
   const auto batch = static_cast<double>(step.batch);
   const auto start = static_cast<double>(phases_.front().batch);
-  last_efficiency_ = statistical_efficiency(start, *step.critical_batch);
-  known_s_ += step.seconds;
-  progress_ += batch * statistical_efficiency(batch, *step.critical_batch);
-  stayed_s_ += step.seconds * *last_efficiency_;
+  progress_ += step.seconds * goodput(kind_, batch / step.seconds, batch, *critical_batch_);
+  stayed_ += step.seconds * goodput(kind_, 1, start, *critical_batch_);
 }
 
 void Phases::move(std::string plan, std::int64_t batch, std::string why, double pause_s) {
-  if (last_efficiency_) {
-    known_s_ += pause_s;
-    stayed_s_ += pause_s * *last_efficiency_;
+  if (critical_batch_) {
+    const auto start = static_cast<double>(phases_.front().batch);
+    stayed_ += pause_s * goodput(kind_, 1, start, *critical_batch_);
   }
   phases_.push_back({.plan = std::move(plan),
                      .batch = batch,
@@ -45,9 +43,8 @@ double Phases::pause_s() const {
 }
 
 std::optional<double> Phases::gain(double start_step_s) const {
-  if (stayed_s_ <= 0 || start_step_s <= 0) return std::nullopt;
-  const double stayed = stayed_s_ * static_cast<double>(phases_.front().batch) / start_step_s;
-  return progress_ / stayed;
+  if (stayed_ <= 0 || start_step_s <= 0) return std::nullopt;
+  return progress_ / (stayed_ * static_cast<double>(phases_.front().batch) / start_step_s);
 }
 
 std::string Phases::table() const {
@@ -60,9 +57,8 @@ std::string Phases::table() const {
                     phase.steps > 0 ? fmt::format("{:.4f}", phase.loss) : "-",
                     phase.first_step == 1 ? "-" : human_seconds(phase.pause_s), phase.why});
   }
-  return format_table({"from step", "<layout", "batch", "steps", "samples/s", "loss", "pause",
-                       "<why"},
-                      rows);
+  return format_table(
+      {"from step", "<layout", "batch", "steps", "samples/s", "loss", "pause", "<why"}, rows);
 }
 
 }  // namespace copus

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "copus/goodput/efficiency.h"
+
 namespace copus {
 
 // One step, as far as phases go.
@@ -13,12 +15,12 @@ struct PhaseStep {
   std::int64_t batch = 0;
   double seconds = 0;
   double loss = 0;
-  std::optional<double> critical_batch;  // nothing: not known yet
+  std::optional<double> critical_batch = std::nullopt;  // nothing: not known yet
 };
 
 class Phases {
  public:
-  Phases(std::string plan, std::int64_t batch);
+  Phases(std::string plan, std::int64_t batch, GoodputKind kind);
 
   void add(const PhaseStep& step);
   // The run goes on elsewhere.
@@ -27,9 +29,9 @@ class Phases {
   std::int64_t moves() const { return static_cast<std::int64_t>(phases_.size()) - 1; }
   double pause_s() const;
 
-  // Progress per second over the run, pauses in it, of what it would have been had the run stayed
-  // where it began: counted from the first step whose critical batch was known. `start_step_s`: what
-  // a step takes there. Nothing where nothing was known.
+  // Goodput over the run, pauses in it, of what it would have been had the run stayed
+  // where it began: counted from the first step whose critical batch was known. `start_step_s`:
+  // what a step takes there. Nothing where nothing was known.
   std::optional<double> gain(double start_step_s) const;
 
   // A table: from step, layout, batch, steps, samples/s, loss at its end, pause and reason of the
@@ -47,12 +49,13 @@ class Phases {
     std::string why;
     double pause_s = 0;
   };
+  GoodputKind kind_;
   std::vector<Phase> phases_;
   std::int64_t steps_ = 0;
-  // Since the critical batch is known: time, effective samples, and the time weighted by the
-  // starting batch's efficiency.
-  double known_s_ = 0, progress_ = 0, stayed_s_ = 0;
-  std::optional<double> last_efficiency_;
+  // Since the critical batch is known: Goodput times seconds, and what it would be where the run
+  // began, had that a speed of one sample a second.
+  double progress_ = 0, stayed_ = 0;
+  std::optional<double> critical_batch_;  // the last
 };
 
 }  // namespace copus

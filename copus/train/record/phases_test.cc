@@ -6,22 +6,24 @@ namespace copus {
 namespace {
 
 TEST(Phases, GainOfStayingIsOne) {
-  Phases phases("dp1", 8);
-  for (int i = 0; i < 10; ++i) phases.add({.batch = 8, .seconds = 0.5, .loss = 3, .critical_batch = 20});
+  Phases phases("dp1", 8, GoodputKind::kPlain);
+  for (int i = 0; i < 10; ++i)
+    phases.add({.batch = 8, .seconds = 0.5, .loss = 3, .critical_batch = 20});
   EXPECT_EQ(phases.moves(), 0);
   EXPECT_NEAR(*phases.gain(0.5), 1, 1e-12);
 }
 
 TEST(Phases, NothingIsSaidBeforeTheCriticalBatchIsKnown) {
-  Phases phases("dp1", 8);
+  Phases phases("dp1", 8, GoodputKind::kPlain);
   phases.add({.batch = 8, .seconds = 0.5, .loss = 3});
   EXPECT_FALSE(phases.gain(0.5).has_value());
 }
 
 // Twice the batch in 1.5 times the time, at a critical batch of 40, and a pause of 3 s.
 TEST(Phases, GainCountsEfficiencyAndPauses) {
-  Phases phases("dp1", 10);
-  for (int i = 0; i < 4; ++i) phases.add({.batch = 10, .seconds = 1, .loss = 3, .critical_batch = 40});
+  Phases phases("dp1", 10, GoodputKind::kPlain);
+  for (int i = 0; i < 4; ++i)
+    phases.add({.batch = 10, .seconds = 1, .loss = 3, .critical_batch = 40});
   phases.move("dp2", 20, "because", 3);
   for (int i = 0; i < 6; ++i) {
     phases.add({.batch = 20, .seconds = 1.5, .loss = 2, .critical_batch = 40});
@@ -34,7 +36,7 @@ TEST(Phases, GainCountsEfficiencyAndPauses) {
 }
 
 TEST(Phases, TableHasALineForEach) {
-  Phases phases("dp1.tp1.pp2.mb1", 8);
+  Phases phases("dp1.tp1.pp2.mb1", 8, GoodputKind::kLrAware);
   phases.add({.batch = 8, .seconds = 0.5, .loss = 3.25});
   phases.move("dp2.tp1.pp1.mb4", 16, "Goodput +14%", 0.2);
   phases.add({.batch = 16, .seconds = 0.5, .loss = 3.0});
