@@ -317,9 +317,11 @@ std::string LiveJob::summary(const Controller& controller) const {
   const StepTime start = controller.start_step_time();
   if (const std::optional<double> gain = phases_.gain(start.seconds)) {
     text += fmt::format(
-        "Goodput over the run, {} of pauses in it: x{:.2f} of never having moved (by the critical "
+        "Goodput ({}) over the run, {} of pauses in it: x{:.2f} of never having moved (by the "
+        "critical "
         "batch as estimated, and {} a step at the start)\n",
-        human_seconds(phases_.pause_s()), *gain, human_seconds(start.seconds));
+        to_string(o_.adapt.controller.policy.kind), human_seconds(phases_.pause_s()), *gain,
+        human_seconds(start.seconds));
   }
   return text;
 }

@@ -60,7 +60,7 @@ class Adapting(RunTest):
         self.assertRegex(run.out, r"(?m)^from step  layout +batch  steps  samples/s +loss +pause  why$")
         for move in moves:
             self.assertRegex(run.out, rf"(?m)^{move['step'] + 1} +{move['to']} +{move['global_batch_to']} ")
-        self.assertRegex(run.out, r"(?m)^Goodput over the run, .* of pauses in it: x\d+\.\d\d of never having moved")
+        self.assertRegex(run.out, r"(?m)^Goodput \(lr-aware\) over the run, .* of pauses in it: x\d+\.\d\d of never having moved")
         # The samples are those of a run that never moves, one at a time.
         samples = end["samples"]
         step = samples & -samples
