@@ -144,8 +144,6 @@ class Rung {
 // Micro-batch is free, all else as the plan has it.
 Placement kept_placement(const ParallelPlan& plan) { return {{plan, {"recompute", "sp"}}, plan}; }
 
-Int round_up(Int value, Int multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 }  // namespace
 
 std::vector<Candidate> enumerate_candidates(const ModelSpec& model, const ClusterSpec& cluster,
@@ -175,13 +173,11 @@ Candidate predict_candidate(const ModelSpec& model, const ClusterSpec& cluster,
   return {at, step.predict(at.plan).breakdown};
 }
 
-std::vector<std::int64_t> batch_ladder(std::int64_t lowest, std::int64_t highest,
-                                       std::int64_t multiple) {
-  COPUS_CHECK(1 <= lowest && lowest <= highest && 1 <= multiple);
-  const Int top = round_up(highest, multiple);
+std::vector<std::int64_t> batch_ladder(std::int64_t lowest, std::int64_t highest) {
+  COPUS_CHECK(1 <= lowest && lowest <= highest);
   std::vector<Int> ladder;
-  for (Int batch = round_up(lowest, multiple); batch < top; batch *= 2) ladder.push_back(batch);
-  ladder.push_back(top);
+  for (Int batch = lowest; batch < highest; batch *= 2) ladder.push_back(batch);
+  ladder.push_back(highest);
   return ladder;
 }
 

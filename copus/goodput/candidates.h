@@ -40,9 +40,7 @@ std::vector<Candidate> enumerate_candidates(const ModelSpec& model, const Cluste
 Candidate predict_candidate(const ModelSpec& model, const ClusterSpec& cluster,
                             const CostOptions& cost, std::int64_t seq_len, const Configuration& at);
 
-// lowest, 2 x lowest, … and highest. Both ends are rounded up to a multiple of `multiple`.
-// REQUIRES: 1 <= lowest <= highest, 1 <= multiple.
-std::vector<std::int64_t> batch_ladder(std::int64_t lowest, std::int64_t highest,
-                                       std::int64_t multiple);
+// lowest, 2 x lowest, … and highest. REQUIRES: 1 <= lowest <= highest.
+std::vector<std::int64_t> batch_ladder(std::int64_t lowest, std::int64_t highest);
 
 }  // namespace copus

@@ -193,31 +193,9 @@ TEST(Candidates, OnePredictedAloneIsWhatTheListSays) {
 }
 
 TEST(BatchLadder, DoublesFromEndToEnd) {
-  EXPECT_EQ(batch_ladder(16, 128, 1), (std::vector<Int>{16, 32, 64, 128}));
-  EXPECT_EQ(batch_ladder(16, 100, 1), (std::vector<Int>{16, 32, 64, 100}));
-  EXPECT_EQ(batch_ladder(10, 100, 8), (std::vector<Int>{16, 32, 64, 104}));
-  EXPECT_EQ(batch_ladder(5, 7, 8), (std::vector<Int>{8}));
-  EXPECT_EQ(batch_ladder(3, 3, 1), (std::vector<Int>{3}));
-}
-
-TEST(BatchLadder, ClimbsByAtMostTwoInMultiples) {
-  for (Int lowest = 1; lowest <= 40; ++lowest) {
-    for (Int highest = lowest; highest <= 200; highest += 7) {
-      for (const Int multiple : {1, 2, 3, 8}) {
-        const std::vector<Int> ladder = batch_ladder(lowest, highest, multiple);
-        EXPECT_GE(ladder.front(), lowest);
-        EXPECT_LT(ladder.front(), lowest + multiple);
-        EXPECT_GE(ladder.back(), highest);
-        EXPECT_LT(ladder.back(), highest + multiple);
-        for (std::size_t i = 0; i < ladder.size(); ++i) {
-          EXPECT_EQ(ladder[i] % multiple, 0);
-          if (i == 0) continue;
-          EXPECT_GT(ladder[i], ladder[i - 1]);
-          EXPECT_LE(ladder[i], 2 * ladder[i - 1]);
-        }
-      }
-    }
-  }
+  EXPECT_EQ(batch_ladder(16, 128), (std::vector<Int>{16, 32, 64, 128}));
+  EXPECT_EQ(batch_ladder(16, 100), (std::vector<Int>{16, 32, 64, 100}));
+  EXPECT_EQ(batch_ladder(3, 3), (std::vector<Int>{3}));
 }
 
 TEST(Placement, IsTheSameWhereNoStateMoves) {

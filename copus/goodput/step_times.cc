@@ -65,11 +65,6 @@ double StepTimes::ratio_sd(const Candidate& a, const Candidate& b) const {
   return std::sqrt(std::max(0.0, variance));
 }
 
-std::int64_t StepTimes::steps(const Configuration& at) const {
-  const auto found = measured_.find(to_text(at));
-  return found == measured_.end() ? 0 : found->second.steps;
-}
-
 double StepTimes::prior_covariance(const Candidate& a, const Candidate& b) const {
   const std::array<double, 5> sds = {options_.compute_sd, options_.tp_sd, options_.pipeline_sd,
                                      options_.dp_sd, options_.other_sd};

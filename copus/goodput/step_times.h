@@ -44,8 +44,6 @@ class StepTimes {
   // Relative spread of the believed ratio of two step times. What the two share cancels: however
   // uncertain both are, two batches of one layout may be compared well.
   double ratio_sd(const Candidate& a, const Candidate& b) const;
-  // Steps observed in exactly this configuration.
-  std::int64_t steps(const Configuration& at) const;
 
  private:
   struct Measured {

@@ -53,7 +53,6 @@ TEST(StepTimes, BelieveThePredictionBeforeAnyStep) {
   const StepTimes times;
   EXPECT_DOUBLE_EQ(times.believe(pipelined(16)).seconds, predicted(pipelined(16)));
   EXPECT_GT(times.believe(pipelined(16)).relative_sd, 0.1);
-  EXPECT_EQ(times.steps(pipelined(16).at), 0);
 }
 
 TEST(StepTimes, BelieveWhatIsMeasured) {
@@ -62,7 +61,6 @@ TEST(StepTimes, BelieveWhatIsMeasured) {
   observe(times, here, 1.5 * predicted(here));
   EXPECT_NEAR(times.believe(here).seconds, 1.5 * predicted(here), 0.03 * predicted(here));
   EXPECT_LT(times.believe(here).relative_sd, 0.03);
-  EXPECT_EQ(times.steps(here.at), 30);
 }
 
 TEST(StepTimes, AnotherBatchOfTheLayoutFollows) {

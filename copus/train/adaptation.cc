@@ -14,7 +14,7 @@ CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOption
   CandidateRequest request;
   request.seq_len = trainer.seq_len;
   // Where the run begins may be between two steps of the ladder.
-  request.batches = batch_ladder(options.lowest_batch, options.highest_batch, 1);
+  request.batches = batch_ladder(options.lowest_batch, options.highest_batch);
   request.batches.push_back(trainer.global_batch);
   std::sort(request.batches.begin(), request.batches.end());
   request.batches.erase(std::unique(request.batches.begin(), request.batches.end()),

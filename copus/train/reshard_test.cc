@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
-#include "copus/train/random_plans.h"
 #include "copus/train/rank_threads.h"
+#include "copus/train/state/random_plans.h"
 #include "copus/train/test_models.h"
 #include "copus/train/trainer.h"
 
@@ -291,6 +291,25 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
     }
     EXPECT_EQ(disturbed, undisturbed) << where;
   }
+}
+
+// Past the commit there is no way back: what goes wrong there reaches whoever called, as it is.
+TEST(Move, FailureAtTheCommitIsNotHidden) {
+  run_ranks(2, [&](int rank, GroupCache& groups) {
+    auto made = Trainer::create(groups, options_for("llama", plan_of("dp=2,micro_batch=2")));
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    (*made)->set_move_hook([&](const std::string& phase) {
+      if (phase == "commit" && rank == 1) throw std::runtime_error("the device is gone");
+    });
+    try {
+      const MoveResult move = (*made)->move(groups, {plan_of("pp=2,micro_batch=2"), kBatch});
+      EXPECT_EQ(rank, 0);
+      EXPECT_TRUE(move.done) << move.error;
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(rank, 1);
+      EXPECT_STREQ(error.what(), "the device is gone");
+    }
+  });
 }
 
 // A batch change keeps Adam's moments and its count of updates, leaves the schedule where it is in

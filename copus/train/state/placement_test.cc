@@ -24,7 +24,7 @@ TEST(Placement, EveryElementHasTheCopiesThatThePlanSays) {
   std::mt19937 random(1);
   for (const ModelSpec& model : small_models()) {
     for (int trial = 0; trial < 20; ++trial) {
-      const ParallelPlan plan = random_plan(model, 8, random);
+      const ParallelPlan plan = random_plan(random, model, 8, kSeqLen, kGlobalBatch);
       SCOPED_TRACE(model.name + " " + short_name(plan));
       Counts held = no_counts(model), owned = held;
       for (std::int64_t rank = 0; rank < 8; ++rank) {

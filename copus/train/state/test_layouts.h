@@ -1,4 +1,4 @@
-// For tests: small models, random valid plans, and which element of the whole tensor lies where,
+// For tests: small models, and which element of the whole tensor lies where,
 // worked out one element at a time.
 #pragma once
 
@@ -10,8 +10,12 @@
 #include <vector>
 
 #include "copus/train/state/placement.h"
+#include "copus/train/state/random_plans.h"
 
 namespace copus {
+
+// Of the random plans.
+constexpr std::int64_t kSeqLen = 8, kGlobalBatch = 48;
 
 // Tiny, and no dimension a multiple of more than it must be: eight tp ranks share two key and value
 // heads, and the last of them holds rows of padding in the vocabulary.
@@ -57,44 +61,6 @@ inline ParallelPlan plan_of(const char* text) {
   Result<PartialPlan> plan = parse_plan_text(text, "--plan");
   EXPECT_TRUE(plan.has_value()) << text;
   return plan->plan;
-}
-
-// Any number of layers at the ends, at least one in between.
-inline std::vector<std::int64_t> random_split(std::int64_t layers, std::int64_t chunks,
-                                              std::mt19937& random) {
-  std::vector<std::int64_t> split(static_cast<std::size_t>(chunks), 1);
-  split.front() = split.back() = 0;
-  for (std::int64_t left = layers - std::max<std::int64_t>(0, chunks - 2); left > 0; --left) {
-    ++split[random() % split.size()];
-  }
-  return split;
-}
-
-// A plan of `world` ranks that the model can be trained with.
-inline ParallelPlan random_plan(const ModelSpec& model, std::int64_t world, std::mt19937& random) {
-  constexpr std::int64_t kSeqLen = 8, kGlobalBatch = 48;
-  ClusterSpec cluster;
-  cluster.nodes = 1;
-  cluster.gpus_per_node = world;
-  const auto one_of = [&](std::int64_t n) {
-    return static_cast<std::int64_t>(random() % static_cast<unsigned>(n));
-  };
-  while (true) {
-    ParallelPlan plan;
-    plan.tp = 1 + one_of(world);
-    plan.pp = 1 + one_of(world);
-    if (world % (plan.tp * plan.pp) != 0) continue;
-    plan.dp = world / (plan.tp * plan.pp);
-    plan.vp = plan.pp > 1 ? 1 + one_of(3) : 1;
-    plan.zero = static_cast<int>(one_of(2));
-    plan.sp = plan.tp > 1 && one_of(2) == 1;
-    if (plan.vp > 1) plan.schedule = ScheduleKind::kInterleaved;
-    const std::int64_t chunks = plan.pp * plan.vp;
-    if (chunks > model.layers + 2) continue;
-    if (chunks > 1 && one_of(2) == 1)
-      plan.stage_layers = random_split(model.layers, chunks, random);
-    if (plan.validate(model, cluster, kSeqLen, kGlobalBatch).has_value()) return plan;
-  }
 }
 
 // The buckets of all chunks of a rank, in the order of its chunks.

@@ -230,8 +230,8 @@ LayoutChange random_change(std::mt19937& random) {
   // So few rows that an owned part may be less than one.
   if (random() % 4 == 0) change.model.hidden = 4;
   const std::int64_t world = std::vector<std::int64_t>{1, 2, 3, 4, 6, 8, 8, 8, 8}[random() % 9];
-  change.from = random_plan(change.model, world, random);
-  change.to = random_plan(change.model, world, random);
+  change.from = random_plan(random, change.model, world, kSeqLen, kGlobalBatch);
+  change.to = random_plan(random, change.model, world, kSeqLen, kGlobalBatch);
   change.bucket_elements = std::vector<std::int64_t>{1, 150, 600, 1 << 20}[random() % 4];
   change.bf16 = random() % 2 == 1;
   change.ranks_per_node = 1 << random() % 4;

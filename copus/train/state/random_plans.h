@@ -34,7 +34,7 @@ inline ParallelPlan random_plan(std::mt19937& random, const ModelSpec& model, st
     plan.sp = plan.tp > 1 && below(2) == 1;
     plan.recompute = below(2) == 1 ? Recompute::kNone : Recompute::kFull;
     if (plan.pp > 1 && below(3) == 0) {
-      plan.vp = 2;
+      plan.vp = 2 + below(2);
       plan.schedule = ScheduleKind::kInterleaved;
     }
     const std::int64_t chunks = plan.pp * plan.vp;
