@@ -75,8 +75,10 @@ void ModelChunk::watch(const Tensor& x, const Tensor& y) const {
     const at::NoGradGuard no_grad;
     Tensor normal = input.to(at::kFloat);
     if (centred) normal = normal - normal.mean(-1, /*keepdim=*/true);
-    normal = normal * normal.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
-    const Tensor per_sample = normal.mul_(dy).sum(1);
+    const double width = static_cast<double>(normal.size(-1));
+    const Tensor length = at::norm(normal, 2, {-1}, /*keepdim=*/false);
+    const Tensor scale = length.square_().div_(width).add_(eps).rsqrt_();  // of each token
+    const Tensor per_sample = at::bmm(scale.unsqueeze(1), normal * dy);
     tap->squares.add_(per_sample.square().sum(at::kDouble));
   });
 }

@@ -71,13 +71,13 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
 // the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
 std::int64_t noise_interval(const TrainerOptions& options) {
   if (options.noise_every > 0) return options.noise_every;
-  const std::int64_t enough = options.device.is_cuda() ? 65536 : 1024;
+  const std::int64_t enough = options.device.is_cuda() ? 65536 : 4096;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
-  while (steps < 4 && steps * tokens < enough) steps *= 2;
+  while (steps < 8 && steps * tokens < enough) steps *= 2;
   // An embedding that both ends of the pipeline share has to be summed over them once more.
   const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;
-  return shared_ends ? 4 * steps : steps;
+  return shared_ends ? std::min<std::int64_t>(4 * steps, 8) : steps;
 }
 
 namespace {
@@ -145,7 +145,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   for (auto& own : parameters()) own->zero_gradients(replica_norm);
   ScaleTap& tap = layout_->tap;
   // A few samples of each replica are enough, and cost next to nothing.
-  constexpr std::int64_t kWatched = 8;
+  constexpr std::int64_t kWatched = 4;
   const std::int64_t watched =
       prefix > 0 && !options_.plan.sp
           ? std::clamp<std::int64_t>(kWatched / options_.plan.micro_batch, 1, micro_batches)

@@ -1,0 +1,239 @@
+#include "copus/validate/measured.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "copus/base/text.h"
+#include "copus/spec/catalog.h"
+#include "copus/spec/stage_split.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000'000;
+
+// Columns that a run cannot be without.
+constexpr const char* kRequired[] = {"layers", "hidden", "heads", "seq_len", "gpu"};
+
+// The cells of one row by name, the first error kept.
+class Cells {
+ public:
+  Cells(const CsvTable& table, const CsvTable::Row& row, const std::string& where,
+        MeasuredRun& run)
+      : table_(table), row_(row), where_(where), run_(run) {}
+
+  // Empty where the column is absent too.
+  std::string_view text(std::string_view column) const {
+    const auto found = std::find(table_.columns.begin(), table_.columns.end(), column);
+    if (found == table_.columns.end()) return "";
+    return row_.cells[static_cast<std::size_t>(found - table_.columns.begin())];
+  }
+  bool has(std::string_view column) const { return !text(column).empty(); }
+
+  std::string text_or(std::string_view column, const std::string& fallback) {
+    if (has(column)) return std::string(text(column));
+    assume(column, fallback);
+    return fallback;
+  }
+  std::int64_t integer_or(std::string_view column, std::int64_t fallback) {
+    if (!has(column)) {
+      assume(column, std::to_string(fallback));
+      return fallback;
+    }
+    return integer(column);
+  }
+  std::int64_t integer(std::string_view column) {
+    const Result<std::int64_t> value = parse_integer(text(column), at(column), 0, kMost);
+    if (!value) fail(value.error());
+    return value ? *value : 1;
+  }
+  bool flag_or(std::string_view column, bool fallback) {
+    return integer_or(column, fallback ? 1 : 0) != 0;
+  }
+  std::optional<double> number(std::string_view column) {
+    if (!has(column)) return std::nullopt;
+    const Result<double> value = parse_number(text(column), at(column), 1e-9, 1e12);
+    if (!value) fail(value.error());
+    return value ? std::optional(*value) : std::nullopt;
+  }
+
+  void assume(std::string_view column, std::string_view value) {
+    run_.assumed.push_back(fmt::format("{}={}", column, value));
+  }
+  void fail(const Error& error) {
+    if (!error_) error_ = error;
+  }
+  const std::optional<Error>& error() const { return error_; }
+  std::string at(std::string_view column) const { return fmt::format("{}: {}", where_, column); }
+
+ private:
+  const CsvTable& table_;
+  const CsvTable::Row& row_;
+  const std::string& where_;
+  MeasuredRun& run_;
+  std::optional<Error> error_;
+};
+
+// Two shapes cover what is trained today: GPT (plain MLP, learned positions, LayerNorm, biases) and
+// Llama (gated MLP, rotary positions, RMSNorm, no biases).
+ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
+  ModelSpec model;
+  model.name = cells.has("model") ? std::string(cells.text("model")) : "model";
+  model.layers = cells.integer("layers");
+  model.hidden = cells.integer("hidden");
+  model.heads = cells.integer("heads");
+  model.kv_heads = cells.integer_or("kv_heads", model.heads);
+  const bool wide = !cells.has("ffn_hidden") || cells.integer("ffn_hidden") == 4 * model.hidden;
+  model.gated_mlp = cells.flag_or("gated_mlp", !wide);
+  model.ffn = cells.integer_or("ffn_hidden", 4 * model.hidden);
+  model.head_dim = cells.has("head_dim") ? cells.integer("head_dim")
+                                         : model.hidden / std::max<std::int64_t>(1, model.heads);
+  model.vocab = cells.integer_or("vocab", 51'200);
+  model.max_positions = seq_len;
+  model.tied_embeddings = cells.flag_or("tied_embeddings", !model.gated_mlp);
+  if (!model.gated_mlp) {
+    model.family = "gpt2";
+    model.norm = Norm::kLayerNorm;
+    model.positions = Positions::kLearned;
+    model.activation = Activation::kGelu;
+    model.qkv_bias = model.attention_out_bias = model.mlp_bias = true;
+  }
+  if (cells.has("num_experts") && cells.integer("num_experts") > 1) {
+    model.moe.experts = cells.integer("num_experts");
+    model.moe.experts_per_token = cells.integer_or("topk", 2);
+    // The tables state one width: that of an expert.
+    model.moe.expert_ffn = model.ffn;
+  }
+  return model;
+}
+
+// Layers that do not divide go where the pipeline stays balanced, as engines do.
+void split_layers(const ModelSpec& model, ParallelPlan& plan) {
+  const std::int64_t chunks = plan.pp * plan.vp;
+  if (chunks > model.layers || model.layers % chunks == 0) return;
+  plan.stage_layers = expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
+}
+
+void read_plan(Cells& cells, MeasuredRun& run) {
+  ParallelPlan& plan = run.plan;
+  plan.tp = cells.integer_or("tp", 1);
+  plan.pp = cells.integer_or("pp", 1);
+  plan.cp = cells.integer_or("cp", 1);
+  plan.ep = cells.integer_or("ep", 1);
+  const std::int64_t others = std::max<std::int64_t>(1, plan.tp * plan.pp * plan.cp);
+  const std::int64_t gpus = cells.has("num_gpus") ? cells.integer("num_gpus") : 0;
+  plan.dp = cells.has("dp") || gpus == 0 ? cells.integer_or("dp", 1)
+                                         : std::max<std::int64_t>(1, gpus / others);
+  if (!cells.has("dp") && gpus > 0) cells.assume("dp", std::to_string(plan.dp));
+  if (cells.text("vp").starts_with("max")) {
+    // As many chunks of a rank as it has layers.
+    plan.vp = std::max<std::int64_t>(1, run.model.layers / std::max<std::int64_t>(1, plan.pp));
+  } else {
+    plan.vp = cells.integer_or("vp", 1);
+  }
+  plan.micro_batch = cells.integer_or("micro_batch", 1);
+  run.global_batch = cells.integer_or("global_batch", plan.dp * plan.micro_batch);
+  plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
+  plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
+  const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
+  if (!recompute) cells.fail(make_error("{}: {}", cells.at("recompute"), recompute.error().message));
+  if (recompute) plan.recompute = *recompute;
+
+  // An engine that has fewer sequences than replicas times micro-batches runs whole micro-batches.
+  const std::int64_t at_once = std::max<std::int64_t>(1, plan.dp * plan.micro_batch);
+  if (run.global_batch % at_once != 0) {
+    const std::int64_t whole = (run.global_batch + at_once - 1) / at_once * at_once;
+    cells.assume("global_batch", std::to_string(whole));
+    run.global_batch = whole;
+  }
+  if (plan.vp > 1) {
+    plan.schedule = ScheduleKind::kInterleaved;
+    const std::int64_t micro_batches = plan.micro_batches(run.global_batch);
+    if (plan.pp == 1 || micro_batches % plan.pp != 0) {
+      // No interleaved schedule exists for it.
+      cells.assume("vp", "1");
+      plan.vp = 1;
+      plan.schedule = ScheduleKind::k1F1B;
+    }
+  }
+  split_layers(run.model, plan);
+}
+
+Result<ClusterSpec> read_cluster(Cells& cells, std::int64_t gpus) {
+  COPUS_TRY(const GpuSpec gpu, catalog_gpu(cells.text("gpu")));
+  std::int64_t per_node = cells.integer_or("gpus_per_node", gpu.gpus_per_node);
+  per_node = std::clamp<std::int64_t>(per_node, 1, std::max<std::int64_t>(1, gpus));
+  COPUS_TRY(ClusterSpec cluster,
+            cluster_of(gpu, std::max<std::int64_t>(1, (gpus + per_node - 1) / per_node), per_node));
+  if (const auto network = cells.number("node_network_gbps")) {
+    cluster.network.node_bandwidth = gigabits_per_s(*network);
+  } else if (cluster.nodes > 1) {
+    cells.assume("node_network_gbps", fmt::format("{:g}", gpu.node_network_gbps));
+  }
+  return cluster;
+}
+
+Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
+                             const std::string& where) {
+  MeasuredRun run;
+  run.where = fmt::format("{}: line {}", where, row.line);
+  Cells cells(table, row, run.where, run);
+  for (const char* column : kRequired) {
+    if (!cells.has(column)) return make_error("{}: missing; want a value", cells.at(column));
+  }
+  run.id = cells.has("id") ? std::string(cells.text("id")) : std::to_string(row.line);
+  run.source = cells.has("source") ? std::string(cells.text("source")) : where;
+  run.framework = cells.has("framework") ? std::string(cells.text("framework")) : "";
+  run.seq_len = cells.integer("seq_len");
+  run.model = read_model(cells, run.seq_len);
+  read_plan(cells, run);
+  const Result<Precision> precision = parse_precision(cells.text_or("precision", "bf16"));
+  if (!precision) cells.fail(make_error("{}: {}", run.where, precision.error().message));
+  if (precision) run.precision = *precision;
+  run.failed = cells.has("status") && cells.text("status") != "ok";
+  run.step_time_s = cells.number("step_time_s");
+  run.peak_mem_gib = cells.number("peak_mem_gib");
+  if (const auto rate = cells.number("tokens_per_s_per_gpu"); rate && !run.step_time_s) {
+    run.step_time_s = static_cast<double>(run.global_batch * run.seq_len) / *rate /
+                      static_cast<double>(std::max<std::int64_t>(1, run.plan.gpus()));
+  }
+  const Result<ClusterSpec> cluster = read_cluster(cells, run.plan.gpus());
+  if (cells.error()) return *cells.error();
+
+  const auto check = [&]() -> Result<void> {
+    if (!cluster) return cluster.error();
+    run.cluster = *cluster;
+    COPUS_TRY_VOID(run.model.validate());
+    COPUS_TRY_VOID(check_precision(run.cluster.gpu, run.precision));
+    return run.plan.validate(run.model, run.cluster, run.seq_len, run.global_batch);
+  };
+  if (const Result<void> checked = check(); !checked) run.problem = checked.error().message;
+  return run;
+}
+
+}  // namespace
+
+Result<MeasuredFile> measured_from_csv(CsvTable table, const std::string& where) {
+  for (const char* column : kRequired) {
+    if (std::find(table.columns.begin(), table.columns.end(), column) == table.columns.end()) {
+      return make_error("{}: got no column {:?}; want at least {}", where, column,
+                        fmt::join(kRequired, ", "));
+    }
+  }
+  MeasuredFile file;
+  file.path = where;
+  for (const CsvTable::Row& row : table.rows) {
+    COPUS_TRY(MeasuredRun run, read_run(table, row, where));
+    file.runs.push_back(std::move(run));
+  }
+  file.table = std::move(table);
+  return file;
+}
+
+Result<MeasuredFile> read_measured(const std::string& path) {
+  COPUS_TRY(CsvTable table, read_csv_file(path));
+  return measured_from_csv(std::move(table), path);
+}
+
+}  // namespace copus

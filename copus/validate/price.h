@@ -1,0 +1,22 @@
+// A measured run, priced: what the cost model says of it, given a framework's profile.
+#pragma once
+
+#include <optional>
+
+#include "copus/cost/framework.h"
+#include "copus/cost/step.h"
+#include "copus/validate/measured.h"
+
+namespace copus {
+
+struct RunPrice {
+  StepEstimate estimate;
+  double step_time_s = 0;
+  double peak_mem_gib = 0;   // of the rank that the table measured, or the one that needs most
+  bool fits = false;         // every rank within its GPU's memory
+};
+
+// Nothing where run.problem says why.
+std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile);
+
+}  // namespace copus
