@@ -42,7 +42,9 @@ CollectiveModel::CollectiveModel(const ClusterSpec& cluster)
       link_latency_(cluster.gpu.link_latency),
       link_base_latency_(cluster.gpu.link_base_latency),
       in_network_reduction_(cluster.gpu.in_network_reduction),
-      network_(cluster.network.node_bandwidth * cluster.network.efficiency),
+      network_(cluster.network.node_bandwidth *
+               (cluster.network.efficiency /
+                (1 + cluster.network.congestion * congestion_growth(cluster.nodes)))),
       // Cards of at least 100 Gb/s, at most one per GPU: one flow cannot use more than one card.
       cards_(std::clamp<std::int64_t>(
           std::llround(cluster.network.node_bandwidth / gigabits_per_s(100)), 1,
@@ -111,7 +113,6 @@ double CollectiveModel::intensity(Collective op, GroupPlace group) const noexcep
 Seconds CollectiveModel::time(Collective op, GroupPlace group, Bytes bytes) const noexcept {
   if (group.size <= 1 || bytes.v <= 0) return Seconds(0);
   const double n = static_cast<double>(group.size);
-  const double nodes = static_cast<double>(group.nodes);
   const double passes = op == Collective::kAllReduce ? 2 : 1;
   const Bytes wire = bytes * (passes * (n - 1) / n);
   Seconds latency = link_base_latency_;
@@ -121,10 +122,10 @@ Seconds CollectiveModel::time(Collective op, GroupPlace group, Bytes bytes) cons
   } else {
     latency += network_base_latency_;
     const double local = static_cast<double>(group.per_node - 1);
-    // Ring: one step per member. Tree: a level per doubling of the nodes, at the cost of some
-    // bandwidth; the library takes the faster, and has no tree for gathers and scatters, where
-    // steps between nodes are pipelined over the cards instead.
-    const Seconds ring = passes * (nodes * network_latency_ + nodes * local * link_latency_);
+    // Ring: one step per member, each as slow as the slowest link, which is the network's. Tree: a
+    // level per doubling of the nodes, at the cost of some bandwidth; the library takes the faster,
+    // and has no tree for gathers and scatters.
+    const Seconds ring = passes * (n - 1) * network_latency_;
     const Seconds tree =
         passes * (log2_ceil(group.nodes) * network_latency_ + local * link_latency_);
     latency += op == Collective::kAllReduce  ? min(ring, tree)

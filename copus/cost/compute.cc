@@ -64,7 +64,7 @@ Seconds ComputeModel::matmul(double m, double n, double k, double count) const n
 }
 
 Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
-  return bytes / memory_ + efficiency_.launch * kernels;
+  return bytes * options_.elementwise / memory_ + efficiency_.launch * kernels;
 }
 
 // Scores, softmax and weighted sum over the causal half of the sequence.
@@ -83,7 +83,7 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
     const Flops flops(2 * heads * pairs / 2 * (qk_dim + v_dim));
     const double depth = qk_dim / (qk_dim + kAttentionHalfDim);
     const double length = d(s.seq_len) / d(s.cp) / (d(s.seq_len) / d(s.cp) + kAttentionHalfLength);
-    const FlopsPerSec rate = wide_peak_ * (depth * length);
+    const FlopsPerSec rate = wide_peak_ * (depth * length * options_.attention_rate);
     const Bytes io(element_ * queries *
                    (heads * (qk_dim + v_dim) + 2 * local_kv_heads(model_, s) * qk_dim));
     forward =
@@ -213,11 +213,7 @@ void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
 
 void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
                                 PieceCost& cost) const noexcept {
-  if (s.recompute == Recompute::kFull) {
-    cost.recompute = cost.forward;
-  } else if (s.recompute == Recompute::kSelective) {
-    cost.recompute.compute = core_forward;
-  }
+  if (s.recompute == Recompute::kSelective) cost.recompute.compute = core_forward;
   if (s.cp > 1) {
     // Ring attention passes keys and values around; backward their gradients too (Liu 2023).
     const double width = model_.mla.enabled
@@ -236,15 +232,34 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
     cost.backward_input.cp = exposed(pass * 2.0, core_forward * 2.5);
     if (s.recompute != Recompute::kNone) cost.recompute.cp = cost.forward.cp;
   }
-  // A layer cannot be faster than the host issues it.
-  cost.forward.compute = max(cost.forward.compute, options_.host_layer_forward);
-  const Seconds backward = cost.backward_input.compute + cost.backward_weight.compute;
-  if (backward < options_.host_layer_backward) {
-    const double stretch = options_.host_layer_backward / backward;
-    cost.backward_input.compute = cost.backward_input.compute * stretch;
-    cost.backward_weight.compute = cost.backward_weight.compute * stretch;
+  // A layer cannot be faster than the host issues it: the GPU is idle meanwhile.
+  const double collectives = s.tp > 1 ? (s.sp ? 4 : 2) : 0;
+  const double backward_collectives = s.sp ? 1.5 * collectives : collectives;
+  const Seconds host_forward =
+      options_.host_layer_forward + options_.host_collective * collectives;
+  const Seconds host_backward =
+      options_.host_layer_backward + options_.host_collective * backward_collectives;
+  const Seconds ring = options_.pending_ring_step * d(s.tp - 1);
+  const auto short_of = [](Seconds host, Seconds work) { return max(host - work, Seconds(0)); };
+
+  const Seconds forward = cost.forward.total();
+  const Seconds backward = cost.backward_input.total() + cost.backward_weight.total();
+  const Seconds idle_forward = short_of(host_forward, forward);
+  const Seconds idle_backward = short_of(host_backward, backward);
+  const double weight = cost.backward_weight.total() / backward;
+  cost.forward.compute += idle_forward;
+  cost.backward_input.compute += idle_backward * (1 - weight);
+  cost.backward_weight.compute += idle_backward * weight;
+
+  cost.pending_forward =
+      short_of(host_forward + options_.pending_layer + ring * collectives, forward) - idle_forward;
+  cost.pending_backward =
+      short_of(host_backward + options_.pending_layer + ring * backward_collectives, backward) -
+      idle_backward;
+  if (s.recompute == Recompute::kFull) {
+    cost.recompute = cost.forward;
+    cost.pending_backward += cost.pending_forward;
   }
-  if (s.recompute == Recompute::kFull) cost.recompute.compute = cost.forward.compute;
 }
 
 LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {

@@ -55,6 +55,8 @@ struct PieceCost {
   PieceTime backward_input;   // gradient of the input, without recompute
   PieceTime backward_weight;  // gradient of the weights
   PieceTime recompute;        // forward work repeated before the backward
+  // What forward and backward take longer while a pipeline message over the network is pending.
+  Seconds pending_forward, pending_backward;
 
   constexpr PieceTime backward() const { return backward_input + backward_weight + recompute; }
 };

@@ -16,14 +16,29 @@
 
 namespace copus {
 
+// Which layers a pipeline stage gets where a plan does not say.
+enum class StageBalance {
+  kEven,  // the same number each, one less on the ends where they do not divide
+  kCost,  // by parameters of layers and vocabulary projection, in order: a stage is full when its
+          // share is passed
+};
+
 struct FrameworkProfile {
   std::string name;
   CostOptions options;  // its precision is nobody's: the job states it
+  StageBalance stage_balance = StageBalance::kEven;
+  bool gpt_dropout = false;  // GPT shapes are trained with dropout
 };
+
+// Layers of each of `chunks` chunks under a balance. Empty: the same number each.
+std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chunks,
+                                       StageBalance balance);
 
 std::vector<std::string> framework_names();
 // "megatron", …; the error lists the nearest names.
 Result<FrameworkProfile> framework_profile(std::string_view name);
+Result<FrameworkProfile> framework_from_json(const Json& json, const std::string& where);
+Json framework_to_json(const FrameworkProfile& profile);
 // The profile that a job is priced with where none is named.
 const FrameworkProfile& default_framework();
 

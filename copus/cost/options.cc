@@ -24,6 +24,8 @@ const std::vector<NumberOption>& number_options() {
   static const std::vector<NumberOption> options = {
       {"grad_bytes", 0, 8, [](CostOptions& o) -> double& { return o.grad_bytes; }, 1},
       {"optimizer_bytes", 0, 64, [](CostOptions& o) -> double& { return o.optimizer_bytes; }, 1},
+      {"attention_rate", 0.01, 10, [](CostOptions& o) -> double& { return o.attention_rate; }, 1},
+      {"elementwise", 1, 20, [](CostOptions& o) -> double& { return o.elementwise; }, 1},
       {"overlap_contention", 0, 1, [](CostOptions& o) -> double& { return o.overlap_contention; },
        1},
       {"exposed_bucket", 0, 1, [](CostOptions& o) -> double& { return o.exposed_bucket; }, 1},
@@ -35,7 +37,16 @@ const std::vector<NumberOption>& number_options() {
        [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
       {"host_layer_backward_us", 0, 1e6,
        [](CostOptions& o) -> double& { return o.host_layer_backward.v; }, 1e-6},
+      {"host_collective_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_collective.v; },
+       1e-6},
       {"hop_overhead_us", 0, 1e6, [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6},
+      {"pending_layer_us", 0, 1e6, [](CostOptions& o) -> double& { return o.pending_layer.v; },
+       1e-6},
+      {"pending_ring_step_us", 0, 1e6,
+       [](CostOptions& o) -> double& { return o.pending_ring_step.v; }, 1e-6},
+      {"hop_congestion_ms", 0, 1e6, [](CostOptions& o) -> double& { return o.hop_congestion.v; },
+       1e-3},
+      {"straggler", 0, 10, [](CostOptions& o) -> double& { return o.straggler; }, 1},
       {"step_overhead_ms", 0, 1e6, [](CostOptions& o) -> double& { return o.step_overhead.v; },
        1e-3},
       {"fixed_memory_gib", 0, 1e3, [](CostOptions& o) -> double& { return o.fixed_memory.v; },
@@ -50,7 +61,13 @@ std::string_view to_string(AttentionKernel k) {
   return k == AttentionKernel::kAuto ? "auto" : k == AttentionKernel::kFused ? "fused" : "unfused";
 }
 std::string_view to_string(GradOverlap g) {
-  return g == GradOverlap::kAuto ? "auto" : g == GradOverlap::kNone ? "none" : "last_backward";
+  switch (g) {
+    case GradOverlap::kAuto: return "auto";
+    case GradOverlap::kNone: return "none";
+    case GradOverlap::kLastBackward: return "last_backward";
+    case GradOverlap::kReplicated: return "replicated";
+  }
+  return "auto";
 }
 
 Result<double> parse_number(std::string_view text, const NumberOption& option) {
@@ -97,8 +114,11 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
         options.grad_overlap = GradOverlap::kNone;
       } else if (value == "last_backward") {
         options.grad_overlap = GradOverlap::kLastBackward;
+      } else if (value == "replicated") {
+        options.grad_overlap = GradOverlap::kReplicated;
       } else {
-        return make_error("--assume grad_overlap: got {}; want auto, none or last_backward", value);
+        return make_error(
+            "--assume grad_overlap: got {}; want auto, none, last_backward or replicated", value);
       }
       continue;
     }
@@ -116,6 +136,21 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
       return make_error("--assume: got unknown option '{}'; want {}", name,
                         join_or(near.empty() ? names : near));
     }
+  }
+  return options;
+}
+
+Result<CostOptions> options_from_json(const Json& json, const std::string& where) {
+  if (!json.is_object()) {
+    return make_error("{}: got {}; want an object, as {{\"grad_bytes\": 4}}", where,
+                      json.type_name());
+  }
+  CostOptions options;
+  for (const auto& [name, value] : json.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const Result<CostOptions> applied = apply_assumptions(options, name + "=" + text);
+    if (!applied) return make_error("{}: {}", where, applied.error().message);
+    options = *applied;
   }
   return options;
 }

@@ -29,6 +29,7 @@ enum class GradOverlap {
   kAuto,  // under the last backward when the optimizer is sharded (zero >= 1), after it otherwise
   kNone,  // after the last backward pass
   kLastBackward,  // bucket by bucket under the last micro-batch's backward pass
+  kReplicated,    // so where the optimizer is not sharded (zero = 0), after it otherwise
 };
 
 struct CostOptions {
@@ -40,6 +41,10 @@ struct CostOptions {
   double grad_bytes = 0;
   double optimizer_bytes = 12;  // per parameter: FP32 master weights and Adam's two moments
 
+  // Rate of the fused attention kernel, as a multiple of the best known for the GPU.
+  double attention_rate = 1;
+  // Bytes that element-wise kernels move, as a multiple of what fused ones would.
+  double elementwise = 1;
   // Share of a hidden transfer that still costs time, because it takes cores and memory bandwidth
   // from the computation.
   double overlap_contention = 0.2;
@@ -58,9 +63,21 @@ struct CostOptions {
   // The host issues kernels: a layer takes at least this long however small it is.
   Seconds host_layer_forward = microseconds(400);
   Seconds host_layer_backward = microseconds(500);
+  // And this much longer for each tensor-parallel collective in it.
+  Seconds host_collective = microseconds(0);
   // A rank's own time around the pipeline messages of one forward or backward (posting,
   // synchronising), beside their latency.
   Seconds hop_overhead = microseconds(120);
+  // While a pipeline message over the network is pending, what a layer and each step of a
+  // tensor-parallel ring in it take longer (progress threads that share cores with the one that
+  // issues kernels).
+  Seconds pending_layer = microseconds(0);
+  Seconds pending_ring_step = microseconds(0);
+  // What a pipeline message over the network takes longer at 64 nodes; it grows as the network's
+  // congestion does.
+  Seconds hop_congestion = microseconds(0);
+  // Waiting for the slowest of many nodes, as a share of the step, per doubling of the nodes.
+  double straggler = 0;
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 
@@ -81,7 +98,8 @@ constexpr double element_bytes(const CostOptions& options) {
 // Whether gradients are reduced under the last backward pass, under ZeRO stage `zero`.
 constexpr bool overlaps_gradients(const CostOptions& options, int zero) {
   return options.grad_overlap == GradOverlap::kLastBackward ||
-         (options.grad_overlap == GradOverlap::kAuto && zero >= 1);
+         (options.grad_overlap == GradOverlap::kAuto && zero >= 1) ||
+         (options.grad_overlap == GradOverlap::kReplicated && zero == 0);
 }
 
 // Bytes per gradient element: the option, or its default for the precision.
@@ -92,6 +110,8 @@ constexpr double gradient_bytes(const CostOptions& options) {
 
 // Applies "name=value,name=value". The error names the option, the value and what would be right.
 Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text);
+// Options by name from an object; those that it does not state keep their defaults.
+Result<CostOptions> options_from_json(const Json& json, const std::string& where);
 // All options by name, as printed by predict --json.
 Json options_to_json(const CostOptions& options);
 

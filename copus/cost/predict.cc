@@ -29,6 +29,7 @@ StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
   pieces.dense_layers = d(dense);
   pieces.moe_layers = d(layers - dense);
   pieces.messages = plan.pp > 1 ? 1 : 0;
+  pieces.pending = crosses_nodes(plan);
   pieces.embedding = chunk == 0;
   pieces.head = chunk == plan.pp * plan.vp - 1;
   return pieces;
@@ -41,6 +42,7 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, std::i
     sum.dense_layers += p.dense_layers;
     sum.moe_layers += p.moe_layers;
     sum.messages += p.messages;
+    sum.pending = p.pending;
     sum.embedding = sum.embedding || p.embedding;
     sum.head = sum.head || p.head;
   }
@@ -112,6 +114,7 @@ StepEstimate StepModel::predict(const ParallelPlan& plan) const {
     }
   }
   estimate.breakdown.dp += embedding_sync(plan);
+  estimate.breakdown.overhead += straggling(estimate.breakdown.total());
   estimate.time = estimate.breakdown.total();
   return estimate;
 }

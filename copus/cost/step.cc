@@ -90,6 +90,12 @@ StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p
       (options_.hop_overhead +
        collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) *
       p.messages;
+  if (p.pending) {
+    const Seconds congestion =
+        options_.hop_congestion * (congestion_growth(cluster_.nodes) * p.messages);
+    w.cost.forward.pp += congestion;
+    w.cost.backward_input.pp += congestion;
+  }
   auto add = [&w](double times, const PieceCost& piece) {
     w.cost.forward += times * piece.forward;
     w.cost.backward_input += times * piece.backward_input;
@@ -98,6 +104,12 @@ StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p
   };
   if (p.dense_layers > 0) add(p.dense_layers, costs.time.dense);
   if (p.moe_layers > 0) add(p.moe_layers, costs.time.moe);
+  if (p.pending) {
+    w.cost.forward.pp += p.dense_layers * costs.time.dense.pending_forward +
+                         p.moe_layers * costs.time.moe.pending_forward;
+    w.cost.backward_input.pp += p.dense_layers * costs.time.dense.pending_backward +
+                                p.moe_layers * costs.time.moe.pending_backward;
+  }
   if (p.embedding) add(1, costs.time.embedding);
   if (p.head) add(1, costs.time.head);
   return w;
@@ -108,6 +120,11 @@ StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs
   const Seconds layer = time(model_.is_moe() ? costs.time.moe : costs.time.dense);
   return balance_chunks(model_.layers, plan.pp * plan.vp, time(costs.time.embedding) / layer,
                         time(costs.time.head) / layer);
+}
+
+bool StepModel::crosses_nodes(const ParallelPlan& plan) const noexcept {
+  return plan.pp > 1 &&
+         place_group(plan.pp, plan.tp * plan.cp * plan.dp, cluster_.gpus_per_node).nodes > 1;
 }
 
 Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
@@ -247,6 +264,7 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
   p.dense_layers = d(dense);
   p.moe_layers = d(layers - dense);
   p.messages = plan.pp > 1 ? d(plan.vp) : 0;
+  p.pending = crosses_nodes(plan);
   p.embedding = rank == 0;
   p.head = rank == plan.pp - 1;
   return p;
@@ -320,8 +338,13 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
     }
   }
   estimate.breakdown.dp += embedding_sync(plan);
+  estimate.breakdown.overhead += straggling(estimate.breakdown.total());
   estimate.time = estimate.breakdown.total();
   return estimate;
+}
+
+Seconds StepModel::straggling(Seconds step) const noexcept {
+  return step * (options_.straggler * std::log2(d(cluster_.nodes)));
 }
 
 double StepModel::tokens_per_s_per_gpu(Seconds step) const {

@@ -100,6 +100,7 @@ class StepModel {
     double dense_layers = 0, moe_layers = 0;
     double messages = 0;  // chunks that exchange with a neighbour
     bool embedding = false, head = false;
+    bool pending = false;  // its pipeline messages go over the network
   };
   RankParams params(const ParallelPlan& plan, const RankPieces& pieces) const noexcept;
   // What pipeline rank `rank` holds.
@@ -114,6 +115,8 @@ class StepModel {
   struct Finish;  // what follows the pipeline on one rank
   Finish finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank,
                 Seconds slack, std::int64_t micro_batches) const noexcept;
+  Seconds straggling(Seconds step) const noexcept;
+  bool crosses_nodes(const ParallelPlan& plan) const noexcept;
   Seconds hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
   Seconds embedding_sync(const ParallelPlan& plan) const noexcept;
   MemoryBreakdown memory(const ParallelPlan& plan, const ShapeCosts& costs,

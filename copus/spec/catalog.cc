@@ -167,6 +167,7 @@ void set_catalog_dir(std::string dir) { catalog_dir() = std::move(dir); }
 
 std::vector<std::string> catalog_model_names() { return names_in("models"); }
 std::vector<std::string> catalog_cluster_names() { return names_in("clusters"); }
+std::vector<std::string> catalog_framework_names() { return names_in("frameworks"); }
 
 std::vector<std::string> catalog_gpu_names() {
   std::vector<std::string> names;
@@ -180,6 +181,10 @@ std::vector<std::string> catalog_gpu_names() {
 
 Result<std::string> catalog_model_text(std::string_view name) {
   return file_text("models", "model", name);
+}
+
+Result<std::string> catalog_framework_text(std::string_view name) {
+  return file_text("frameworks", "framework", name);
 }
 
 Result<GpuSpec> catalog_gpu(std::string_view name) {

@@ -1,4 +1,4 @@
-// Catalog: GPUs, clusters and models by name. Embedded in the binary from catalog/; a folder of the
+// Catalog: GPUs, clusters, frameworks and models by name. Embedded in the binary from catalog/; a folder of the
 // same layout given by set_catalog_dir() (the COPUS_CATALOG environment variable, in the program)
 // is read first.
 #pragma once
@@ -20,9 +20,12 @@ void set_catalog_dir(std::string dir);
 std::vector<std::string> catalog_model_names();
 std::vector<std::string> catalog_gpu_names();
 std::vector<std::string> catalog_cluster_names();
+std::vector<std::string> catalog_framework_names();
 
 // A model's Hugging Face config.json as text; the error lists the nearest names.
 Result<std::string> catalog_model_text(std::string_view name);
+// A framework's profile as JSON text (cost/framework.h).
+Result<std::string> catalog_framework_text(std::string_view name);
 Result<GpuSpec> catalog_gpu(std::string_view name);
 
 // "4x8xH100-80GB-SXM", a catalog name, or the path of a cluster file.

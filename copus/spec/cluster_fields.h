@@ -70,6 +70,7 @@ void visit_network(Network& network, Visitor& visit) {
   visit.number("network_latency_us", network.latency.v, 1e-6, 0, kMaxMicroseconds);
   visit.number("network_base_latency_us", network.base_latency.v, 1e-6, 0, kMaxMicroseconds);
   visit.number("network_scale_penalty", network.scale_penalty, 1, 0, 100);
+  visit.number("network_congestion", network.congestion, 1, 0, 1e3);
 }
 
 }  // namespace copus::fields

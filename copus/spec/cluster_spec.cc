@@ -110,6 +110,11 @@ Result<void> check_precision(const GpuSpec& gpu, Precision p) {
                     join_or(has));
 }
 
+double congestion_growth(std::int64_t nodes) {
+  const double x = static_cast<double>(nodes) / 64;
+  return x * x * x * x * x;
+}
+
 Result<void> ClusterSpec::validate() const {
   RangeCheck check;
   check_name(check, "name", name);

@@ -77,8 +77,14 @@ struct NetworkSpec {
   Seconds latency = microseconds(8);        // per hop between nodes
   Seconds base_latency = microseconds(20);  // per collective that leaves the node
   double scale_penalty =
-      0.0;  // bandwidth falls as 1/(1 + penalty*log2(nodes)): congestion, stragglers
+      0.0;  // bandwidth falls as 1/(1 + penalty*log2(nodes of the group)): longer paths
+  // How much longer a transfer takes because the whole job uses the fabric, as a share at 64 nodes;
+  // it sets in late, with the fifth power of the nodes.
+  double congestion = 0;
 };
+
+// (nodes / 64)^5: how congestion grows with the nodes of a job.
+double congestion_growth(std::int64_t nodes);
 
 struct ClusterSpec {
   std::string name;

@@ -18,5 +18,8 @@ struct RunPrice {
 
 // Nothing where run.problem says why.
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile);
+// On another cluster of the same shape.
+std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,
+                              const FrameworkProfile& profile);
 
 }  // namespace copus

@@ -1,0 +1,87 @@
+#include "copus/cost/framework.h"
+
+#include <algorithm>
+
+#include "copus/base/text.h"
+#include "copus/spec/catalog.h"
+#include "copus/spec/stage_split.h"
+
+namespace copus {
+namespace {
+
+// A stage takes layers, then the vocabulary projection, until its share of all is passed.
+std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t chunks) {
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(chunks), 0);
+  const double head = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
+  double total = head;
+  for (std::int64_t i = 0; i < model.layers; ++i) total += static_cast<double>(model.layer_params(i));
+  double before = 0;
+  std::size_t chunk = 0;
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    ++layers[chunk];
+    before += static_cast<double>(model.layer_params(i));
+    const double share = total * static_cast<double>(chunk + 1) / static_cast<double>(chunks);
+    if (before > share && chunk + 1 < layers.size()) ++chunk;
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::vector<std::string> framework_names() { return catalog_framework_names(); }
+
+Result<FrameworkProfile> framework_from_json(const Json& json, const std::string& where) {
+  FieldReader fields(json, where);
+  FrameworkProfile profile;
+  profile.name = fields.text_or("name", where);
+  profile.gpt_dropout = fields.boolean_or("gpt_dropout", false);
+  const std::string balance = fields.text_or("stage_balance", "even");
+  fields.ignore("note");
+  fields.ignore("source");
+  const Json& options = fields.child("options");
+  fields.refuse_unknown();
+  COPUS_TRY_VOID(fields.finish());
+  if (balance != "even" && balance != "cost") {
+    return make_error("{}: stage_balance: got {}; want even or cost", where, balance);
+  }
+  if (balance == "cost") profile.stage_balance = StageBalance::kCost;
+  if (options.is_null()) return profile;
+  const Result<CostOptions> read = options_from_json(options, where + ": options");
+  if (!read) return read.error();
+  profile.options = *read;
+  return profile;
+}
+
+Json framework_to_json(const FrameworkProfile& profile) {
+  Json json;
+  json["name"] = profile.name;
+  json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
+  json["gpt_dropout"] = profile.gpt_dropout;
+  json["options"] = options_to_json(profile.options);
+  json["options"].erase("precision");
+  return json;
+}
+
+Result<FrameworkProfile> framework_profile(std::string_view name) {
+  COPUS_TRY(const std::string text, catalog_framework_text(name));
+  const std::string where = std::string(name) + ".json";
+  COPUS_TRY(const Json json, parse_json(text, where));
+  COPUS_TRY(FrameworkProfile profile, framework_from_json(json, where));
+  profile.name = name;
+  return profile;
+}
+
+const FrameworkProfile& default_framework() {
+  static const FrameworkProfile profile = framework_profile("megatron").value();
+  return profile;
+}
+
+std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chunks,
+                                       StageBalance balance) {
+  if (chunks <= 1 || chunks > model.layers) return {};
+  if (balance == StageBalance::kCost) return layers_by_cost(model, chunks);
+  if (model.layers % chunks == 0) return {};
+  return expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
+}
+
+}  // namespace copus

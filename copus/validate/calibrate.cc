@@ -1,0 +1,160 @@
+#include "copus/validate/calibrate.h"
+
+#include <ceres/ceres.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+namespace copus {
+namespace {
+
+// A parameter of one GPU, network or framework, as the solver sees it.
+struct Unknown {
+  const Parameter* parameter;
+  std::string key;
+  double start;  // in the name's unit
+  double x;      // what the solver turns
+
+  double to_x(double value) const {
+    return parameter->unit > 0 ? value / parameter->unit : std::log(value);
+  }
+  double value_of(double at) const {
+    return parameter->unit > 0 ? at * parameter->unit : std::exp(at);
+  }
+};
+
+// log(predicted / measured), as a function of the unknowns that the row depends on.
+class RowError {
+ public:
+  RowError(const CalibrationRow& row, std::vector<const Unknown*> unknowns, double row_error)
+      : row_(row), unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
+
+  bool operator()(double const* const* x, double* residual) const {
+    ClusterSpec cluster = row_.run->cluster;
+    FrameworkProfile profile = *row_.profile;
+    for (std::size_t i = 0; i < unknowns_.size(); ++i) {
+      const Parameter& p = *unknowns_[i]->parameter;
+      p.field(cluster, profile.options) = unknowns_[i]->value_of(x[i][0]) * p.scale;
+    }
+    const std::optional<RunPrice> priced = price(*row_.run, cluster, profile);
+    residual[0] = std::log(priced->step_time_s / *row_.run->step_time_s) * scale_;
+    return std::isfinite(residual[0]);
+  }
+
+ private:
+  CalibrationRow row_;
+  std::vector<const Unknown*> unknowns_;
+  double scale_;
+};
+
+// How far a parameter has come from what was thought of it.
+struct Belief {
+  double mean, spread;
+  template <typename T>
+  bool operator()(const T* x, T* residual) const {
+    residual[0] = (x[0] - mean) / spread;
+    return true;
+  }
+};
+
+bool usable(const CalibrationRow& row) {
+  return !row.run->failed && row.run->step_time_s && row.run->problem.empty();
+}
+
+}  // namespace
+
+Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOptions& options) {
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<Unknown>> unknowns;
+  ceres::Problem::Options ownership;
+  ceres::Problem problem(ownership);
+  for (const CalibrationRow& row : rows) {
+    if (!usable(row)) continue;
+    std::vector<const Unknown*> own;
+    std::vector<double*> blocks;
+    for (const Parameter& p : calibration_parameters()) {
+      if (!options.only.empty() &&
+          std::find(options.only.begin(), options.only.end(), p.name) == options.only.end()) {
+        continue;
+      }
+      if (p.scope == ParameterScope::kNetwork && row.run->cluster.nodes < 2) continue;
+      const std::string key = scope_key(p.scope, row.run->cluster, *row.profile);
+      std::unique_ptr<Unknown>& unknown = unknowns[{key, p.name}];
+      if (unknown == nullptr) {
+        ClusterSpec cluster = row.run->cluster;
+        FrameworkProfile profile = *row.profile;
+        const double start =
+            std::clamp(p.field(cluster, profile.options) / p.scale, p.low, p.high);
+        unknown = std::make_unique<Unknown>(Unknown{&p, key, start, 0});
+        unknown->x = unknown->to_x(start);
+      }
+      own.push_back(unknown.get());
+      blocks.push_back(&unknown->x);
+    }
+    ceres::NumericDiffOptions steps;
+    steps.relative_step_size = 1e-4;
+    auto* cost = new ceres::DynamicNumericDiffCostFunction<RowError, ceres::FORWARD>(
+        new RowError(row, own, options.row_error), ceres::TAKE_OWNERSHIP, steps);
+    for (std::size_t i = 0; i < blocks.size(); ++i) cost->AddParameterBlock(1);
+    cost->SetNumResiduals(1);
+    problem.AddResidualBlock(cost, new ceres::CauchyLoss(1.5), blocks);
+  }
+  for (const auto& [name, unknown] : unknowns) {
+    const Parameter& p = *unknown->parameter;
+    problem.AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Belief, 1, 1>(
+            new Belief{unknown->to_x(unknown->start), p.spread}),
+        nullptr, &unknown->x);
+    problem.SetParameterLowerBound(&unknown->x, 0, unknown->to_x(std::max(p.low, p.unit > 0 ? 0.0 : 1e-9)));
+    problem.SetParameterUpperBound(&unknown->x, 0, unknown->to_x(p.high));
+  }
+  ceres::Solver::Options solver;
+  solver.max_num_iterations = options.iterations;
+  solver.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+  solver.function_tolerance = 1e-4;
+  solver.num_threads = 2;
+  solver.logging_type = ceres::SILENT;
+  ceres::Solver::Summary summary;
+  ceres::Solve(solver, &problem, &summary);
+
+  ceres::Covariance::Options covariance_options;
+  covariance_options.algorithm_type = ceres::DENSE_SVD;
+  covariance_options.null_space_rank = -1;
+  ceres::Covariance covariance(covariance_options);
+  std::vector<std::pair<const double*, const double*>> wanted;
+  for (const auto& [name, unknown] : unknowns) wanted.emplace_back(&unknown->x, &unknown->x);
+  const bool known = !wanted.empty() && covariance.Compute(wanted, &problem);
+  Calibration result;
+  for (const auto& [name, unknown] : unknowns) {
+    const Parameter& p = *unknown->parameter;
+    double variance = p.spread * p.spread;
+    if (known) covariance.GetCovarianceBlock(&unknown->x, &unknown->x, &variance);
+    const double reach = 1.96 * std::sqrt(std::max(0.0, variance));
+    const auto within = [&](double x) { return std::clamp(unknown->value_of(x), p.low, p.high); };
+    result.parameters.push_back({unknown->key, p.name, unknown->start, within(unknown->x),
+                                 within(unknown->x - reach), within(unknown->x + reach)});
+  }
+  return result;
+}
+
+void Calibration::apply(ClusterSpec& cluster, FrameworkProfile& profile) const {
+  for (const Parameter& p : calibration_parameters()) {
+    const std::string key = scope_key(p.scope, cluster, profile);
+    for (const FittedParameter& fitted : parameters) {
+      if (fitted.key == key && fitted.name == p.name) {
+        p.field(cluster, profile.options) = fitted.value * p.scale;
+      }
+    }
+  }
+}
+
+std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile,
+                              const Calibration& calibration) {
+  ClusterSpec cluster = run.cluster;
+  FrameworkProfile fitted = profile;
+  calibration.apply(cluster, fitted);
+  return price(run, cluster, fitted);
+}
+
+}  // namespace copus

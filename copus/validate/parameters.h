@@ -1,0 +1,38 @@
+// The parameters of the cost model that a calibration may turn: each a field of a cluster file or
+// of a framework's profile, with what is thought of it before any measurement.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "copus/cost/framework.h"
+#include "copus/spec/cluster_spec.h"
+
+namespace copus {
+
+// Whose property it is: all runs with the same GPU, network or framework share one value.
+enum class ParameterScope { kGpu, kNetwork, kFramework };
+
+struct Parameter {
+  std::string name;  // as in a cluster file or in --assume
+  ParameterScope scope;
+  double low, high;  // in the name's unit
+  // One standard deviation of the belief in the starting value: of its logarithm where `unit` is
+  // 0, else in units of `unit` (for those that may be zero).
+  double spread;
+  double unit;
+  double scale;  // of the field, per the name's unit
+  std::function<double&(ClusterSpec&, CostOptions&)> field;
+};
+
+const std::vector<Parameter>& calibration_parameters();
+
+// "A100" of A100-40GB-SXM and A100-80GB-SXM: cards that differ in memory size share kernels.
+std::string gpu_family(std::string_view gpu);
+// Whose value of a parameter a run has.
+std::string scope_key(ParameterScope scope, const ClusterSpec& cluster,
+                      const FrameworkProfile& profile);
+
+}  // namespace copus

@@ -1,0 +1,31 @@
+#include "copus/validate/price.h"
+
+namespace copus {
+
+std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile) {
+  return price(run, run.cluster, profile);
+}
+
+std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,
+                              const FrameworkProfile& profile) {
+  if (!run.problem.empty()) return std::nullopt;
+  CostOptions options = profile.options;
+  options.precision = run.precision;
+  ModelSpec model = run.model;
+  if (profile.gpt_dropout && !model.gated_mlp) model.dropout = true;
+  ParallelPlan plan = run.plan;
+  if (std::vector<std::int64_t> layers =
+          stage_layers(model, plan.pp * plan.vp, profile.stage_balance);
+      !layers.empty()) {
+    plan.stage_layers = std::move(layers);
+  }
+  const StepModel step(model, cluster, run.seq_len, run.global_batch, options);
+  RunPrice result;
+  result.estimate = step.predict(plan);
+  result.step_time_s = result.estimate.time.v;
+  result.peak_mem_gib = to_gib(result.estimate.memory.total());
+  result.fits = result.estimate.memory.total() <= step.capacity();
+  return result;
+}
+
+}  // namespace copus
