@@ -71,11 +71,29 @@ void add_job_options(CLI::App& command, JobArgs& args) {
                   "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)")
       ->check(not_empty());
   command
+      .add_option("--framework", args.framework,
+                  "the training framework: megatron, torchtitan, … (default: the cluster file's, or "
+                  "megatron)")
+      ->check(not_empty());
+  command
       .add_option("--assume", args.assume,
                   "what is assumed of the engine: name=value,… (see docs/cost-model.md)")
       ->check(not_empty());
   command.add_flag("--json", args.json, "print JSON");
 }
+
+namespace {
+
+// As asked; else as the cluster's file says.
+Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterSpec& cluster) {
+  if (!asked.empty()) return framework_profile(asked);
+  const Json& own = cluster.framework;
+  if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
+  if (!own.is_null()) return framework_from_json(own, cluster.name + ": framework");
+  return default_framework();
+}
+
+}  // namespace
 
 Result<Workload> load_job(const JobArgs& args) {
   Workload job;
@@ -94,6 +112,8 @@ Result<Workload> load_job(const JobArgs& args) {
     COPUS_TRY(job.global_batch,
               parse_integer(args.global_batch, "--global-batch", 1, kMaxGlobalBatch));
   }
+  COPUS_TRY(job.framework, load_framework(args.framework, job.cluster));
+  job.options = job.framework.options;
   job.options.precision =
       job.cluster.gpu.peak(Precision::kBf16).v > 0 ? Precision::kBf16 : Precision::kFp16;
   if (!args.precision.empty()) {
@@ -126,6 +146,9 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
     plan.dp = job.cluster.gpus() / others;
   }
   COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch));
+  if (plan.stage_layers.empty() && job.framework.stage_balance == StageBalance::kCost) {
+    plan.stage_layers = stage_layers(job.model, plan.pp * plan.vp, StageBalance::kCost);
+  }
   return plan;
 }
 

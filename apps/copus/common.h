@@ -9,6 +9,7 @@
 
 #include "copus/base/json.h"
 #include "copus/base/result.h"
+#include "copus/cost/framework.h"
 #include "copus/cost/step.h"
 #include "copus/spec/cluster_spec.h"
 #include "copus/spec/model_spec.h"
@@ -27,6 +28,7 @@ struct JobArgs {
   std::string seq_len;
   std::string global_batch;
   std::string precision;
+  std::string framework;
   std::string assume;
   bool json = false;
 };
@@ -34,7 +36,8 @@ struct JobArgs {
 struct Workload {
   ModelSpec model;
   ClusterSpec cluster;
-  CostOptions options;
+  FrameworkProfile framework;
+  CostOptions options;  // the framework's, what was assumed beside them, and the precision
   std::int64_t seq_len = 0;
   std::int64_t global_batch = 0;
 };
@@ -43,7 +46,7 @@ struct Workload {
 // default.
 const CLI::Validator& not_empty();
 
-// Adds --model, --cluster, --seq-len, --global-batch, --precision, --assume and --json.
+// Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and --json.
 void add_job_options(CLI::App& command, JobArgs& args);
 Result<Workload> load_job(const JobArgs& args);
 

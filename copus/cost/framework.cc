@@ -35,6 +35,7 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   FrameworkProfile profile;
   profile.name = fields.text_or("name", where);
   profile.gpt_dropout = fields.boolean_or("gpt_dropout", false);
+  profile.logs_first_rank = fields.boolean_or("logs_first_rank", false);
   const std::string balance = fields.text_or("stage_balance", "even");
   fields.ignore("note");
   fields.ignore("source");
@@ -57,6 +58,7 @@ Json framework_to_json(const FrameworkProfile& profile) {
   json["name"] = profile.name;
   json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
   json["gpt_dropout"] = profile.gpt_dropout;
+  json["logs_first_rank"] = profile.logs_first_rank;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");
   return json;

@@ -27,7 +27,8 @@ struct FrameworkProfile {
   std::string name;
   CostOptions options;  // its precision is nobody's: the job states it
   StageBalance stage_balance = StageBalance::kEven;
-  bool gpt_dropout = false;  // GPT shapes are trained with dropout
+  bool gpt_dropout = false;    // GPT shapes are trained with dropout
+  bool logs_first_rank = false;  // the peak memory that it reports is rank 0's, not the largest
 };
 
 // Layers of each of `chunks` chunks under a balance. Empty: the same number each.

@@ -51,7 +51,9 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
                          t * d(model.moe.shared_experts * model.moe.expert_ffn) / tp * factor * e;
 
   ActivationBytes bytes;
-  const Bytes dense(attention + dense_mlp), moe(model.is_moe() ? attention + moe_mlp : 0.0);
+  const double kept = options.activation_scale;
+  const Bytes dense(kept * (attention + dense_mlp)),
+      moe(model.is_moe() ? kept * (attention + moe_mlp) : 0.0);
   if (s.recompute == Recompute::kFull) {
     bytes.dense = bytes.moe = Bytes(replicated * h * e);
     bytes.working = max(dense, moe) + Bytes(scores);
@@ -64,8 +66,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
   bytes.embedding = Bytes(replicated * h * mask);
-  // Logits in the compute type, an FP32 copy that becomes softmax and then gradient in place.
-  bytes.head = Bytes(t * d(model.vocab) / tp * (e + 4) + 2 * replicated * h * e);
+  bytes.head = Bytes(t * d(model.vocab) / tp * options.logits_bytes + 2 * replicated * h * e);
   return bytes;
 }
 
@@ -85,6 +86,7 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
   memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
   memory.optimizer = Bytes(optimizer_bytes * sharded(plan.zero >= 1));
+  memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
   if (plan.zero >= 2) memory.buffers += Bytes(gradient_bytes(options) * layer_params);
   if (plan.zero >= 3) memory.buffers += Bytes(2 * weight_bytes * layer_params);
   return memory;

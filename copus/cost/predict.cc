@@ -11,10 +11,6 @@ namespace {
 
 double d(std::int64_t n) { return static_cast<double>(n); }
 
-// Beyond this many actions a timeline is not played to its end: the steady state repeats, so two
-// shorter runs tell the rest.
-constexpr std::int64_t kMaxActions = 150'000;
-
 }  // namespace
 
 StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
@@ -66,12 +62,12 @@ StepTimeline StepModel::play(const ParallelPlan& plan, std::int64_t max_micro_ba
   return step;
 }
 
-StepEstimate StepModel::predict(const ParallelPlan& plan) const {
+StepEstimate StepModel::predict(const ParallelPlan& plan, std::int64_t max_actions) const {
   const ShapeCosts costs = shape_costs(plan);
   const std::int64_t m = plan.micro_batches(global_batch_);
   const std::int64_t actions_each = 3 * plan.pp * plan.vp;
   const std::int64_t cap =
-      std::max<std::int64_t>(2, kMaxActions / actions_each / plan.pp) * plan.pp;
+      std::max<std::int64_t>(2, max_actions / actions_each / plan.pp) * plan.pp;
 
   StepTimeline step = play(plan, cap);
   Seconds pipeline = step.timeline.total;
@@ -107,6 +103,7 @@ StepEstimate StepModel::predict(const ParallelPlan& plan) const {
     }
     const auto rank = static_cast<std::int64_t>(r);
     const MemoryBreakdown need = memory(plan, costs, pieces[r], d(in_flight(shape, rank)));
+    if (r == 0) estimate.first_memory = need.total();
     if (need.total() > most) {
       most = need.total();
       estimate.memory = need;

@@ -331,6 +331,7 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
       estimate.breakdown.optimizer = f.optimizer;
     }
     const MemoryBreakdown need = memory(plan, costs, stage.pieces, d(in_flight(shape, stage.rank)));
+    if (i == 0) estimate.first_memory = need.total();
     if (need.total() > most) {
       most = need.total();
       estimate.memory = need;

@@ -42,6 +42,7 @@ struct StepEstimate {
   StepBreakdown breakdown;
   MemoryBreakdown memory;        // of the rank that needs most
   std::int64_t memory_rank = 0;  // its pipeline rank
+  Bytes first_memory;            // of pipeline rank 0, which many logs show
 };
 
 // What depends on (tp, cp, ep, micro_batch, sp, recompute) alone, computed once for all plans that
@@ -74,8 +75,12 @@ class StepModel {
   StepEstimate closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
                            const StageSplit& split) const noexcept;
 
-  // REQUIRES: plan.validate() passed.
-  StepEstimate predict(const ParallelPlan& plan) const;
+  // Beyond so many actions a timeline is not played to its end: the steady state repeats, so two
+  // shorter runs tell the rest.
+  static constexpr std::int64_t kMaxActions = 150'000;
+
+  // REQUIRES: plan.validate() passed, but for stages without a layer.
+  StepEstimate predict(const ParallelPlan& plan, std::int64_t max_actions = kMaxActions) const;
 
   // At most `max_micro_batches` are played (0: all).
   StepTimeline play(const ParallelPlan& plan, std::int64_t max_micro_batches = 0) const;

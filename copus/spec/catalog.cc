@@ -223,7 +223,7 @@ Result<ClusterSpec> cluster_from_json(const Json& json, const std::string& where
   ClusterSpec cluster;
   cluster.nodes = nodes;
   cluster.gpus_per_node = per_node == 0 ? gpu.gpus_per_node : per_node;
-  cluster.network.node_bandwidth = gigabits_per_s(gpu.node_network_gbps);
+  cluster.network = gpu.network;
   cluster.name = fmt::format("{}x{}x{}", cluster.nodes, cluster.gpus_per_node, gpu.name);
   cluster.gpu = std::move(gpu);
   return apply_cluster_json(std::move(cluster), json, where);

@@ -56,13 +56,6 @@ void visit_gpu_options(Gpu& gpu, Visitor& visit) {
   visit.number("in_network_reduction", gpu.in_network_reduction, 1, 1, 16);
 }
 
-// The usual surroundings of a GPU. In a cluster file the same keys are the cluster's own.
-template <typename Gpu, typename Visitor>
-void visit_gpu_surroundings(Gpu& gpu, Visitor& visit) {
-  visit.integer("gpus_per_node", gpu.gpus_per_node, 1, kMaxGpus);
-  visit.number("node_network_gbps", gpu.node_network_gbps, 1, 0, kMaxRate);
-}
-
 template <typename Network, typename Visitor>
 void visit_network(Network& network, Visitor& visit) {
   visit.number("node_network_gbps", network.node_bandwidth.v, 1e9 / 8, 0, kMaxRate);
@@ -71,6 +64,13 @@ void visit_network(Network& network, Visitor& visit) {
   visit.number("network_base_latency_us", network.base_latency.v, 1e-6, 0, kMaxMicroseconds);
   visit.number("network_scale_penalty", network.scale_penalty, 1, 0, 100);
   visit.number("network_congestion", network.congestion, 1, 0, 1e3);
+}
+
+// The usual surroundings of a GPU. In a cluster file the same keys are the cluster's own.
+template <typename Gpu, typename Visitor>
+void visit_gpu_surroundings(Gpu& gpu, Visitor& visit) {
+  visit.integer("gpus_per_node", gpu.gpus_per_node, 1, kMaxGpus);
+  visit_network(gpu.network, visit);
 }
 
 }  // namespace copus::fields

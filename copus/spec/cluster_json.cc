@@ -107,6 +107,8 @@ void read_gpu(FieldReader& from, GpuSpec& gpu, const std::string& where, bool re
   from.ignore("source");
 }
 
+}  // namespace
+
 Json gpu_to_json(const GpuSpec& gpu) {
   Json json = Json::object();
   json["name"] = gpu.name;
@@ -124,8 +126,6 @@ Json gpu_to_json(const GpuSpec& gpu) {
   json["efficiency"] = std::move(efficiency);
   return json;
 }
-
-}  // namespace
 
 Result<GpuSpec> gpu_from_json(const Json& json, const std::string& where) {
   FieldReader from(json, where);
@@ -148,6 +148,7 @@ Result<ClusterSpec> apply_cluster_json(ClusterSpec defaults, const Json& json,
   reader.integer("nodes", cluster.nodes, 1, kMaxGpus);
   reader.integer("gpus_per_node", cluster.gpus_per_node, 1, kMaxGpus);
   from.ignore("gpu");  // the caller has made the defaults from it
+  cluster.framework = from.child("framework");
   fields::visit_network(cluster.network, reader);
   read_gpu(from, cluster.gpu, where, /*required=*/false);
   from.refuse_unknown();
@@ -167,6 +168,7 @@ Json cluster_to_json(const ClusterSpec& cluster) {
   json["gpu"] = gpu_to_json(cluster.gpu);
   Printer printer{json};
   fields::visit_network(cluster.network, printer);
+  if (!cluster.framework.is_null()) json["framework"] = cluster.framework;
   return json;
 }
 

@@ -41,6 +41,18 @@ struct GpuEfficiency {
   Seconds launch = microseconds(4);  // exposed cost of one kernel
 };
 
+struct NetworkSpec {
+  BytesPerSec node_bandwidth;               // per node and direction, all cards together
+  double efficiency = 0.85;                 // share a large message reaches between two nodes
+  Seconds latency = microseconds(8);        // per hop between nodes
+  Seconds base_latency = microseconds(20);  // per collective that leaves the node
+  double scale_penalty =
+      0.0;  // bandwidth falls as 1/(1 + penalty*log2(nodes of the group)): longer paths
+  // How much longer a transfer takes because the whole job uses the fabric, as a share at 64 nodes;
+  // it sets in late, with the fifth power of the nodes.
+  double congestion = 0;
+};
+
 struct GpuSpec {
   std::string name;
   FlopsPerSec peak_bf16;
@@ -60,7 +72,7 @@ struct GpuSpec {
   Seconds link_base_latency = microseconds(12);  // per collective
   double in_network_reduction = 1;  // all-reduce gain where the switch adds (NVLink SHARP); 1: none
 
-  double node_network_gbps = 0;  // usual network of a node, per direction
+  NetworkSpec network;  // usual, of a usual node
 
   GpuEfficiency efficiency;
 
@@ -71,18 +83,6 @@ struct GpuSpec {
 // An error that names the precisions the GPU has, when it has no units for `p`.
 Result<void> check_precision(const GpuSpec& gpu, Precision p);
 
-struct NetworkSpec {
-  BytesPerSec node_bandwidth;               // per node and direction, all cards together
-  double efficiency = 0.85;                 // share a large message reaches between two nodes
-  Seconds latency = microseconds(8);        // per hop between nodes
-  Seconds base_latency = microseconds(20);  // per collective that leaves the node
-  double scale_penalty =
-      0.0;  // bandwidth falls as 1/(1 + penalty*log2(nodes of the group)): longer paths
-  // How much longer a transfer takes because the whole job uses the fabric, as a share at 64 nodes;
-  // it sets in late, with the fifth power of the nodes.
-  double congestion = 0;
-};
-
 // (nodes / 64)^5: how congestion grows with the nodes of a job.
 double congestion_growth(std::int64_t nodes);
 
@@ -92,6 +92,7 @@ struct ClusterSpec {
   std::int64_t gpus_per_node = 8;
   GpuSpec gpu;
   NetworkSpec network;
+  Json framework;  // the profile that came with a file, name or object (cost/framework.h); or null
 
   std::int64_t gpus() const { return nodes * gpus_per_node; }
   Result<void> validate() const;
@@ -102,6 +103,7 @@ constexpr std::int64_t kMaxGpus = 1'000'000;
 
 // A GPU from catalog JSON ("peak_tflops":{"bf16":…}, …).
 Result<GpuSpec> gpu_from_json(const Json& json, const std::string& where);
+Json gpu_to_json(const GpuSpec& gpu);
 // A whole cluster of `nodes` x `gpus_per_node` (0: the GPU's usual number) with everything else
 // from the GPU's entry.
 Result<ClusterSpec> cluster_of(const GpuSpec& gpu, std::int64_t nodes, std::int64_t gpus_per_node);

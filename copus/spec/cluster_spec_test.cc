@@ -16,18 +16,22 @@ namespace {
 // Everything that is computed from, so that a field left out of the JSON shows. A structured
 // binding stops compiling when a field is added.
 auto values(const ClusterSpec& cluster) {
-  const auto& [name, nodes, per_node, gpu, network] = cluster;
+  const auto& [name, nodes, per_node, gpu, network, framework] = cluster;
   const auto& [gpu_name, bf16, fp16, fp8, fp32, memory, bandwidth, fused, usual, topology, link,
-               link_efficiency, link_latency, link_base, reduction, gbps, efficiency] = gpu;
+               link_efficiency, link_latency, link_base, reduction, usual_network, efficiency] =
+      gpu;
   const auto& [matmul, half_m, half_n, half_k, forward, backward, elementwise, launch] = efficiency;
-  const auto& [node_bandwidth, net_efficiency, latency, base, penalty] = network;
-  const std::vector<double> numbers = {
-      bf16.v,           fp16.v,         fp8.v,           fp32.v,         memory.v,
-      bandwidth.v,      link.v,         link_efficiency, link_latency.v, link_base.v,
-      reduction,        gbps,           matmul,          half_m,         half_n,
-      half_k,           forward,        backward,        elementwise,    launch.v,
-      node_bandwidth.v, net_efficiency, latency.v,       base.v,         penalty};
-  return std::tuple(name, nodes, per_node, gpu_name, fused, usual, topology, numbers);
+  std::vector<double> numbers = {
+      bf16.v,         fp16.v,   fp8.v,           fp32.v,         memory.v,
+      bandwidth.v,    link.v,   link_efficiency, link_latency.v, link_base.v,
+      reduction,      matmul,   half_m,          half_n,         half_k,
+      forward,        backward, elementwise,     launch.v};
+  for (const NetworkSpec* each : {&network, &usual_network}) {
+    const auto& [node_bandwidth, net_efficiency, latency, base, penalty, congestion] = *each;
+    numbers.insert(numbers.end(), {node_bandwidth.v, net_efficiency, latency.v, base.v, penalty,
+                                   congestion});
+  }
+  return std::tuple(name, nodes, per_node, gpu_name, fused, usual, topology, framework, numbers);
 }
 
 Result<ClusterSpec> parsed(std::string_view text) {

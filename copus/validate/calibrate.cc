@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace copus {
 namespace {
@@ -25,11 +26,13 @@ struct Unknown {
   }
 };
 
-// log(predicted / measured), as a function of the unknowns that the row depends on.
+// log(predicted / measured) of a row's time or memory, as a function of the unknowns that it
+// depends on.
 class RowError {
  public:
-  RowError(const CalibrationRow& row, std::vector<const Unknown*> unknowns, double row_error)
-      : row_(row), unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
+  RowError(const CalibrationRow& row, ParameterOf of, std::vector<const Unknown*> unknowns,
+           double row_error)
+      : row_(row), of_(of), unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
 
   bool operator()(double const* const* x, double* residual) const {
     ClusterSpec cluster = row_.run->cluster;
@@ -38,13 +41,17 @@ class RowError {
       const Parameter& p = *unknowns_[i]->parameter;
       p.field(cluster, profile.options) = unknowns_[i]->value_of(x[i][0]) * p.scale;
     }
-    const std::optional<RunPrice> priced = price(*row_.run, cluster, profile);
-    residual[0] = std::log(priced->step_time_s / *row_.run->step_time_s) * scale_;
+    constexpr std::int64_t kActions = 1'000;  // a solver asks many times
+    const std::optional<RunPrice> priced = price(*row_.run, cluster, profile, kActions);
+    const double ratio = of_ == ParameterOf::kTime ? priced->step_time_s / *row_.run->step_time_s
+                                                   : priced->peak_mem_gib / *row_.run->peak_mem_gib;
+    residual[0] = std::log(ratio) * scale_;
     return std::isfinite(residual[0]);
   }
 
  private:
   CalibrationRow row_;
+  ParameterOf of_;
   std::vector<const Unknown*> unknowns_;
   double scale_;
 };
@@ -59,8 +66,10 @@ struct Belief {
   }
 };
 
-bool usable(const CalibrationRow& row) {
-  return !row.run->failed && row.run->step_time_s && row.run->problem.empty();
+bool usable(const CalibrationRow& row, ParameterOf of) {
+  if (row.run->failed || !row.run->problem.empty()) return false;
+  return of == ParameterOf::kTime ? row.run->step_time_s.has_value()
+                                  : row.run->peak_mem_gib.has_value();
 }
 
 }  // namespace
@@ -68,37 +77,46 @@ bool usable(const CalibrationRow& row) {
 Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOptions& options) {
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Unknown>> unknowns;
   ceres::Problem::Options ownership;
+  ownership.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  // What is far off counts less; how far that is shrinks from stage to stage, so that a start far
+  // from the truth does not take most rows for mistakes.
+  ceres::LossFunctionWrapper loss(nullptr, ceres::TAKE_OWNERSHIP);
   ceres::Problem problem(ownership);
-  for (const CalibrationRow& row : rows) {
-    if (!usable(row)) continue;
+  const auto add_row = [&](const CalibrationRow& row, ParameterOf of) {
+    if (!usable(row, of)) return;
     std::vector<const Unknown*> own;
     std::vector<double*> blocks;
     for (const Parameter& p : calibration_parameters()) {
-      if (!options.only.empty() &&
-          std::find(options.only.begin(), options.only.end(), p.name) == options.only.end()) {
-        continue;
-      }
+      if (p.of != of) continue;
       if (p.scope == ParameterScope::kNetwork && row.run->cluster.nodes < 2) continue;
       const std::string key = scope_key(p.scope, row.run->cluster, *row.profile);
+      if (std::find(options.keep.begin(), options.keep.end(), key) != options.keep.end()) continue;
       std::unique_ptr<Unknown>& unknown = unknowns[{key, p.name}];
       if (unknown == nullptr) {
         ClusterSpec cluster = row.run->cluster;
         FrameworkProfile profile = *row.profile;
         const double start =
-            std::clamp(p.field(cluster, profile.options) / p.scale, p.low, p.high);
+            options.from_scratch
+                ? p.prior
+                : std::clamp(p.field(cluster, profile.options) / p.scale, p.low, p.high);
         unknown = std::make_unique<Unknown>(Unknown{&p, key, start, 0});
-        unknown->x = unknown->to_x(start);
+        unknown->x = unknown->to_x(start) + (p.is_floor ? 2 * p.spread : 0);
       }
       own.push_back(unknown.get());
       blocks.push_back(&unknown->x);
     }
+    if (own.empty()) return;  // nothing of it may be turned
     ceres::NumericDiffOptions steps;
     steps.relative_step_size = 1e-4;
     auto* cost = new ceres::DynamicNumericDiffCostFunction<RowError, ceres::FORWARD>(
-        new RowError(row, own, options.row_error), ceres::TAKE_OWNERSHIP, steps);
+        new RowError(row, of, own, options.row_error), ceres::TAKE_OWNERSHIP, steps);
     for (std::size_t i = 0; i < blocks.size(); ++i) cost->AddParameterBlock(1);
     cost->SetNumResiduals(1);
-    problem.AddResidualBlock(cost, new ceres::CauchyLoss(1.5), blocks);
+    problem.AddResidualBlock(cost, &loss, blocks);
+  };
+  for (const CalibrationRow& row : rows) {
+    add_row(row, ParameterOf::kTime);
+    add_row(row, ParameterOf::kMemory);
   }
   for (const auto& [name, unknown] : unknowns) {
     const Parameter& p = *unknown->parameter;
@@ -112,11 +130,14 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   ceres::Solver::Options solver;
   solver.max_num_iterations = options.iterations;
   solver.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
-  solver.function_tolerance = 1e-4;
+  solver.function_tolerance = 1e-3;
   solver.num_threads = 2;
   solver.logging_type = ceres::SILENT;
-  ceres::Solver::Summary summary;
-  ceres::Solve(solver, &problem, &summary);
+  for (const double scale : {12.0, 4.0, 1.5}) {
+    loss.Reset(new ceres::CauchyLoss(scale), ceres::TAKE_OWNERSHIP);
+    ceres::Solver::Summary summary;
+    ceres::Solve(solver, &problem, &summary);
+  }
 
   ceres::Covariance::Options covariance_options;
   covariance_options.algorithm_type = ceres::DENSE_SVD;
@@ -133,7 +154,8 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
     const double reach = 1.96 * std::sqrt(std::max(0.0, variance));
     const auto within = [&](double x) { return std::clamp(unknown->value_of(x), p.low, p.high); };
     result.parameters.push_back({unknown->key, p.name, unknown->start, within(unknown->x),
-                                 within(unknown->x - reach), within(unknown->x + reach)});
+                                 within(unknown->x - reach), within(unknown->x + reach),
+                                 variance < 0.5 * p.spread * p.spread});
   }
   return result;
 }
@@ -147,6 +169,40 @@ void Calibration::apply(ClusterSpec& cluster, FrameworkProfile& profile) const {
       }
     }
   }
+}
+
+std::vector<std::optional<RunPrice>> cross_validate(
+    std::span<const CalibrationRow> rows, std::span<const std::string> folds,
+    const CalibrationOptions& options,
+    const std::function<void(std::size_t done, std::size_t all)>& progress) {
+  std::vector<std::optional<RunPrice>> prices(rows.size());
+  const std::set<std::string> names(folds.begin(), folds.end());
+  std::size_t done = 0;
+  for (const std::string& fold : names) {
+    std::vector<CalibrationRow> others;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (folds[i] != fold) others.push_back(rows[i]);
+    }
+    const Calibration fitted = calibrate(others, options);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (folds[i] == fold) prices[i] = price(*rows[i].run, *rows[i].profile, fitted);
+    }
+    progress(++done, names.size());
+  }
+  return prices;
+}
+
+std::vector<CalibrationRow> balanced_rows(std::span<const MeasuredRun* const> runs,
+                                          std::span<const FrameworkProfile* const> profiles) {
+  constexpr double kEnough = 150;
+  std::map<std::string, double> count;
+  for (const MeasuredRun* run : runs) ++count[run->source];
+  std::vector<CalibrationRow> rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const double weight = std::sqrt(std::min(1.0, kEnough / count[runs[i]->source]));
+    rows.push_back({runs[i], profiles[i], weight});
+  }
+  return rows;
 }
 
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile,

@@ -6,6 +6,7 @@
 // speak of). What the rows say nothing about keeps its starting value.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,8 +28,8 @@ struct FittedParameter {
   std::string key;  // "A100", "nanotron", …
   std::string name;
   double start = 0, value = 0;
-  // 95% interval; equal to the belief's where the rows say nothing.
-  double low = 0, high = 0;
+  double low = 0, high = 0;  // 95% interval
+  bool informed = false;     // the rows say more about it than was thought before
 };
 
 struct Calibration {
@@ -38,13 +39,28 @@ struct Calibration {
 };
 
 struct CalibrationOptions {
-  std::vector<std::string> only;  // names of the parameters to fit; empty: all
+  std::vector<std::string> keep;  // frameworks, GPUs or networks that stay as they are
+  // Begin with what would be thought of any GPU or framework, not with what the catalog says: for
+  // judging the catalog on the rows that it came from.
+  bool from_scratch = false;
   double row_error = 0.08;        // relative error that a row's reading and the model's form have
-  int iterations = 30;
+  int iterations = 12;  // of each of three stages
 };
 
 // Rows without a step time, failed ones and those that cannot be priced are passed over.
 Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOptions& options);
+
+// What each row costs with parameters fitted to the rows of other folds: the error of rows never
+// seen. `folds` names each row's; `progress` is called after each fold with how many are done.
+std::vector<std::optional<RunPrice>> cross_validate(
+    std::span<const CalibrationRow> rows, std::span<const std::string> folds,
+    const CalibrationOptions& options,
+    const std::function<void(std::size_t done, std::size_t all)>& progress);
+
+// A row counts less where its source has many: a thousand rows of one cluster say less than a
+// thousand of ten.
+std::vector<CalibrationRow> balanced_rows(std::span<const MeasuredRun* const> runs,
+                                          std::span<const FrameworkProfile* const> profiles);
 
 // As price(), with fitted parameters.
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile,

@@ -15,16 +15,23 @@ namespace copus {
 // Whose property it is: all runs with the same GPU, network or framework share one value.
 enum class ParameterScope { kGpu, kNetwork, kFramework };
 
+// What it has a bearing on.
+enum class ParameterOf { kTime, kMemory };
+
 struct Parameter {
   std::string name;  // as in a cluster file or in --assume
+  ParameterOf of;
   ParameterScope scope;
   double low, high;  // in the name's unit
-  // One standard deviation of the belief in the starting value: of its logarithm where `unit` is
+  double prior;      // what would be thought of it of any GPU, network or framework
+  // One standard deviation of the belief in a starting value: of its logarithm where `unit` is
   // 0, else in units of `unit` (for those that may be zero).
   double spread;
   double unit;
   double scale;  // of the field, per the name's unit
   std::function<double&(ClusterSpec&, CostOptions&)> field;
+  // It shows only where it is large enough to matter: a search for it has to begin above.
+  bool is_floor = false;
 };
 
 const std::vector<Parameter>& calibration_parameters();

@@ -7,7 +7,7 @@ std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& pr
 }
 
 std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,
-                              const FrameworkProfile& profile) {
+                              const FrameworkProfile& profile, std::int64_t max_actions) {
   if (!run.problem.empty()) return std::nullopt;
   CostOptions options = profile.options;
   options.precision = run.precision;
@@ -21,9 +21,10 @@ std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster
   }
   const StepModel step(model, cluster, run.seq_len, run.global_batch, options);
   RunPrice result;
-  result.estimate = step.predict(plan);
+  result.estimate = step.predict(plan, max_actions);
   result.step_time_s = result.estimate.time.v;
-  result.peak_mem_gib = to_gib(result.estimate.memory.total());
+  result.peak_mem_gib = to_gib(profile.logs_first_rank ? result.estimate.first_memory
+                                                       : result.estimate.memory.total());
   result.fits = result.estimate.memory.total() <= step.capacity();
   return result;
 }

@@ -18,8 +18,9 @@ struct RunPrice {
 
 // Nothing where run.problem says why.
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile);
-// On another cluster of the same shape.
+// On another cluster of the same shape; `max_actions` as StepModel::predict().
 std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,
-                              const FrameworkProfile& profile);
+                              const FrameworkProfile& profile,
+                              std::int64_t max_actions = StepModel::kMaxActions);
 
 }  // namespace copus

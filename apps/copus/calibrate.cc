@@ -1,0 +1,289 @@
+#include "apps/copus/calibrate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "apps/copus/common.h"
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+namespace fs = std::filesystem;
+
+double since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Rows left out in turn, and how the rest prices them.
+struct LeftOut {
+  std::string by;
+  std::size_t folds = 0;
+  std::vector<PricedRun> runs;
+};
+
+struct Outcome {
+  std::vector<CalibrationRow> rows;
+  Calibration fitted;
+  double seconds = 0;
+  std::vector<PricedRun> after;
+  std::vector<LeftOut> left_out;
+};
+
+LeftOut leave_out(const Outcome& outcome, const CalibrationOptions& options, const std::string& by,
+                  std::string (*fold_of)(const MeasuredRun&)) {
+  std::vector<std::string> folds;
+  for (const CalibrationRow& row : outcome.rows) folds.push_back(fold_of(*row.run));
+  LeftOut left{by, std::set<std::string>(folds.begin(), folds.end()).size(), {}};
+  if (left.folds < 2) return left;
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  const auto prices = cross_validate(
+      outcome.rows, folds, options, [&](std::size_t done, std::size_t all) {
+        if (terminal) fmt::print(stderr, "\rleft out by {}: {} of {} ", by, done, all);
+        if (terminal && done == all) fmt::print(stderr, "\r{:60}\r", "");
+      });
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    left.runs.push_back({outcome.rows[i].run, prices[i]});
+  }
+  return left;
+}
+
+std::string percent(const std::optional<double>& x) {
+  return x ? fmt::format("{:.1f}%", 100 * *x) : "-";
+}
+
+// Of every source: the mean error before, after and on rows left out.
+std::string error_table(std::span<const PricedRun> before, const Outcome& outcome) {
+  std::vector<std::string> header = {"source", "rows", "before", "fitted"};
+  std::vector<AccuracyReport> reports = {accuracy_report(before), accuracy_report(outcome.after)};
+  for (const LeftOut& left : outcome.left_out) {
+    if (left.runs.empty()) continue;
+    header.push_back(fmt::format("left out by {}", left.by));
+    reports.push_back(accuracy_report(left.runs));
+  }
+  const AccuracyReport& first = reports.front();
+  std::vector<std::vector<std::string>> table;
+  const auto add = [&](const std::string& name, const auto& figure_of, std::size_t rows) {
+    std::vector<std::string> line = {name, std::to_string(rows)};
+    for (const AccuracyReport& report : reports) line.push_back(percent(figure_of(report)));
+    table.push_back(std::move(line));
+  };
+  for (std::size_t i = 0; i < first.sources.size(); ++i) {
+    const AccuracyReport::Source& source = first.sources[i];
+    if (source.all.timed == 0) continue;
+    add(source.all.source, [i](const auto& r) { return r.sources[i].all.mape; }, source.all.timed);
+    if (!source.one_node) continue;
+    add("  one node", [i](const auto& r) { return r.sources[i].one_node->mape; },
+        source.one_node->timed);
+    add("  several nodes", [i](const auto& r) { return r.sources[i].several_nodes->mape; },
+        source.several_nodes->timed);
+  }
+  add("all", [](const auto& r) { return r.all.mape; }, first.all.timed);
+  if (first.all.memory_rows > 0) {
+    add("peak memory", [](const auto& r) { return r.all.memory_mape; }, first.all.memory_rows);
+  }
+  return format_table(header, table);
+}
+
+void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
+  std::vector<std::vector<std::string>> rows;
+  std::size_t silent = 0;
+  for (const FittedParameter& p : outcome.fitted.parameters) {
+    if (!p.informed) {
+      ++silent;
+      continue;
+    }
+    rows.push_back({p.key, p.name, fmt::format("{:.4g}", p.start), fmt::format("{:.4g}", p.value),
+                    fmt::format("{:.4g} to {:.4g}", p.low, p.high)});
+  }
+  fmt::print("fitted in {}\n\n{}\n", human_seconds(outcome.seconds),
+             format_table({"of", "<parameter", "before", "fitted", "95% interval"}, rows));
+  if (silent > 0) {
+    fmt::print("{} others stay close to what they were: the rows say little about them\n\n",
+               silent);
+  }
+  fmt::print("mean absolute error of step time, and of peak memory\n{}",
+             error_table(before, outcome));
+  for (const LeftOut& left : outcome.left_out) {
+    if (left.runs.empty()) {
+      fmt::print("no rows were left out by {}: all have the same\n", left.by);
+    } else {
+      fmt::print("left out by {}: each of {} in turn, priced with what the others say\n", left.by,
+                 left.folds);
+    }
+  }
+}
+
+Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
+  Json json;
+  json["seconds"] = outcome.seconds;
+  for (const FittedParameter& p : outcome.fitted.parameters) {
+    json["parameters"].push_back({{"of", p.key},
+                                  {"name", p.name},
+                                  {"before", p.start},
+                                  {"value", p.value},
+                                  {"low", p.low},
+                                  {"high", p.high},
+                                  {"informed", p.informed}});
+  }
+  const auto figures = [](const AccuracyReport& report) {
+    Json all;
+    const auto put = [&](const std::string& name, const Accuracy& a) {
+      Json one = {{"rows", a.timed}};
+      one["mape"] = a.mape ? Json(*a.mape) : Json();
+      one["memory_mape"] = a.memory_mape ? Json(*a.memory_mape) : Json();
+      one["spearman_median"] = a.spearman_median ? Json(*a.spearman_median) : Json();
+      one["regret_mean"] = a.regret_mean ? Json(*a.regret_mean) : Json();
+      all[name] = std::move(one);
+    };
+    for (const auto& source : report.sources) {
+      put(source.all.source, source.all);
+      if (source.one_node) put(source.all.source + ", one node", *source.one_node);
+      if (source.several_nodes) put(source.all.source + ", several nodes", *source.several_nodes);
+    }
+    put("all", report.all);
+    return all;
+  };
+  json["before"] = figures(accuracy_report(before));
+  json["fitted"] = figures(accuracy_report(outcome.after));
+  for (const LeftOut& left : outcome.left_out) {
+    if (!left.runs.empty()) json["left_out_by_" + left.by] = figures(accuracy_report(left.runs));
+  }
+  return json;
+}
+
+// One cluster, of the rows' largest job.
+Result<std::string> cluster_file(const Outcome& outcome, const std::string& path) {
+  std::set<std::string> gpus, networks, frameworks;
+  const CalibrationRow* largest = nullptr;
+  for (const CalibrationRow& row : outcome.rows) {
+    if (!row.run->problem.empty()) continue;
+    gpus.insert(row.run->cluster.gpu.name);
+    if (row.run->cluster.nodes > 1) {
+      networks.insert(scope_key(ParameterScope::kNetwork, row.run->cluster, *row.profile));
+    }
+    frameworks.insert(row.profile->name);
+    if (largest == nullptr || row.run->cluster.gpus() > largest->run->cluster.gpus()) {
+      largest = &row;
+    }
+  }
+  for (const auto& [what, names] : {std::pair{"GPUs", gpus}, std::pair{"networks", networks},
+                                    std::pair{"frameworks", frameworks}}) {
+    if (names.size() > 1) {
+      return make_error(
+          "--calibrate: got {} for rows of {} {} ({}); a cluster file has one: want a folder, "
+          "which can hold several, or rows of one",
+          path, names.size(), what, fmt::join(names, "; "));
+    }
+  }
+  if (largest == nullptr) {
+    return make_error("--calibrate: got no row that can be priced; want at least one");
+  }
+  ClusterSpec cluster = largest->run->cluster;
+  FrameworkProfile profile = *largest->profile;
+  outcome.fitted.apply(cluster, profile);
+  cluster.name = fs::path(path).stem().string();
+  cluster.framework = framework_to_json(profile);
+  return cluster_to_json(cluster).dump(2) + "\n";
+}
+
+// gpus.json and frameworks/, to be named by COPUS_CATALOG.
+Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
+  Json gpus = Json::object();
+  std::map<std::string, FrameworkProfile> profiles;
+  for (const CalibrationRow& row : outcome.rows) {
+    if (!row.run->problem.empty()) continue;
+    ClusterSpec cluster = row.run->cluster;
+    FrameworkProfile profile = *row.profile;
+    outcome.fitted.apply(cluster, profile);
+    profiles[profile.name] = profile;
+    // The usual network is the one of most bandwidth that was measured.
+    Json& entry = gpus[cluster.gpu.name];
+    const double known = entry.is_null() ? -1 : entry.at("node_network_gbps").get<double>();
+    const double rate = cluster.nodes > 1 ? cluster.network.node_bandwidth / gigabits_per_s(1) : 0;
+    if (rate <= known) continue;
+    if (cluster.nodes > 1) cluster.gpu.network = cluster.network;
+    entry = gpu_to_json(cluster.gpu);
+    entry.erase("name");
+  }
+  std::error_code failed;
+  fs::create_directories(folder / "frameworks", failed);
+  if (failed) {
+    return make_error("--calibrate: {}: cannot be made a folder: {}", folder.string(),
+                      failed.message());
+  }
+  COPUS_TRY_VOID(write_file((folder / "gpus.json").string(), gpus.dump(2) + "\n"));
+  for (const auto& [name, profile] : profiles) {
+    Json json = framework_to_json(profile);
+    json.erase("name");
+    COPUS_TRY_VOID(
+        write_file((folder / "frameworks" / (name + ".json")).string(), json.dump(2) + "\n"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<int> run_calibration(std::span<const PricedRun> runs,
+                            std::span<const FrameworkProfile* const> profiles,
+                            const CalibrateArgs& args) {
+  std::vector<const MeasuredRun*> measured;
+  for (const PricedRun& priced : runs) measured.push_back(priced.run);
+  Outcome outcome;
+  outcome.rows = balanced_rows(measured, profiles);
+  CalibrationOptions options;
+  options.from_scratch = args.from_scratch;
+  std::set<std::string> keys;
+  for (const CalibrationRow& row : outcome.rows) {
+    for (const ParameterScope scope :
+         {ParameterScope::kGpu, ParameterScope::kNetwork, ParameterScope::kFramework}) {
+      keys.insert(scope_key(scope, row.run->cluster, *row.profile));
+    }
+  }
+  if (!args.keep.empty()) {
+    for (const std::string_view key : split(args.keep, ';')) {
+      if (!keys.contains(std::string(key))) {
+        const std::vector<std::string> known(keys.begin(), keys.end());
+        return make_error("--keep: got {:?}; want one of {}", key, join_or(known));
+      }
+      options.keep.emplace_back(key);
+    }
+  }
+  const bool to_file = args.to.ends_with(".json");
+  if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refused before any work
+
+  const auto begin = std::chrono::steady_clock::now();
+  outcome.fitted = calibrate(outcome.rows, options);
+  outcome.seconds = since(begin);
+  for (const CalibrationRow& row : outcome.rows) {
+    outcome.after.push_back({row.run, price(*row.run, *row.profile, outcome.fitted)});
+  }
+  outcome.left_out.push_back(leave_out(outcome, options, "model",
+                                       [](const MeasuredRun& run) { return run.model.name; }));
+  outcome.left_out.push_back(leave_out(outcome, options, "scale", [](const MeasuredRun& run) {
+    return std::to_string(run.plan.gpus());
+  }));
+  if (to_file) {
+    COPUS_TRY(const std::string text, cluster_file(outcome, args.to));
+    COPUS_TRY_VOID(write_file(args.to, text));
+  } else {
+    COPUS_TRY_VOID(write_catalog(outcome, args.to));
+  }
+  if (args.json) {
+    fmt::print("{}\n", to_json(runs, outcome).dump(2, ' ', false, Json::error_handler_t::replace));
+    return kOk;
+  }
+  print_text(runs, outcome);
+  fmt::print("\nwritten to {}: {}\n", args.to,
+             to_file ? "give it as --cluster to plan, predict, traffic or train"
+                     : "name it by COPUS_CATALOG");
+  return kOk;
+}
+
+}  // namespace copus
