@@ -76,6 +76,22 @@ std::size_t columns_of(std::string_view text) {
   }));
 }
 
+// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const std::size_t length = first < 0x80                    ? 1
+                             : first >= 0xC2 && first < 0xE0 ? 2
+                             : first >= 0xE0 && first < 0xF0 ? 3
+                             : first >= 0xF0 && first < 0xF5 ? 4
+                                                             : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
 }  // namespace
 
 Result<std::int64_t> parse_integer(std::string_view text, std::string_view field, std::int64_t low,
@@ -205,6 +221,36 @@ std::string human_bytes(double bytes) {
                                                   {1125899906842624.0, " PiB"}}};
   if (std::abs(bytes) < 1000 && bytes == std::trunc(bytes)) return fmt::format("{:.0f} B", bytes);
   return scaled(bytes, kUnits);
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "…";
+}
+
+std::string xml_text(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = character_bytes(text.substr(i));
+    const char c = text[i];
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += ' ';  // not allowed in XML, escaped or not
+    } else if (length == 0) {
+      out += '?';
+    } else {
+      out += text.substr(i, length);
+    }
+    i += std::max<std::size_t>(1, length);
+  }
+  return out;
 }
 
 std::string format_table(const std::vector<std::string>& header,

@@ -39,6 +39,13 @@ std::string human_seconds(double s);
 // 1.3e9 -> "1.21 GiB".
 std::string human_bytes(double bytes);
 
+// At most `most` bytes, whole characters, with "…" in place of what was cut.
+std::string shortened(std::string_view text, std::size_t most);
+
+// The text as a picture's XML can hold it: escaped, control characters as spaces, bytes that are no
+// UTF-8 as '?'.
+std::string xml_text(std::string_view text);
+
 // Right-aligned columns (the first and those whose header starts with '<' are left-aligned), two
 // spaces apart.
 std::string format_table(const std::vector<std::string>& header,

@@ -144,6 +144,21 @@ TEST(HumanBytes, PicksTheBinaryUnit) {
   EXPECT_EQ(human_bytes(-2048), "-2.00 KiB");
 }
 
+TEST(Shortened, CutsWholeCharacters) {
+  EXPECT_EQ(shortened("abc", 3), "abc");
+  EXPECT_EQ(shortened("abcd", 3), "abc\u2026");
+  EXPECT_EQ(shortened("a\u00b5\u00b5", 2), "a\u2026");
+}
+
+TEST(XmlText, IsSafeInAPicture) {
+  EXPECT_EQ(xml_text("a<b>&\x01"
+                     "c"),
+            "a&lt;b&gt;&amp; c");
+  EXPECT_EQ(xml_text("\u00b5\u2026\U0001F600"), "\u00b5\u2026\U0001F600");
+  EXPECT_EQ(xml_text("\xff\xc3 x"), "?? x");
+  EXPECT_EQ(xml_text("\xe2\x82"), "??");  // cut short
+}
+
 TEST(FormatTable, AlignsFirstAndMarkedColumnsLeftAndTheRestRight) {
   EXPECT_EQ(
       format_table({"plan", "step", "<note"}, {{"dp2", "1.5 s", "best"}, {"dp4.tp2", "12 s", "x"}}),

@@ -117,15 +117,6 @@ void draw_cells(Page& page, const std::vector<Cell>& cells, const LogScale& scal
   }
 }
 
-// Cuts what would run off the page; a plan with a long split, a cluster file with a long name.
-std::string shortened(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
-    --end;  // whole characters
-  return text.substr(0, end) + "…";
-}
-
 double cell_pixels(const Traffic& traffic) {
   return std::max(1.0, std::floor(kMapSide / static_cast<double>(traffic.gpus)));
 }
@@ -277,27 +268,6 @@ const char* dimension_colour(Dimension dimension) {
       return "#be185d";
   }
   return "#000000";
-}
-
-std::string xml_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        // Control characters are not allowed in XML, escaped or not.
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
 }
 
 std::string traffic_svg(const TrafficPicture& picture) {

@@ -26,8 +26,7 @@ std::string traffic_svg(const TrafficPicture& picture);
 std::string pattern_strip(const TrafficPattern& pattern, double x, double y, double width,
                           double& height);
 
-// Shared by both: the dimension's colour, and text that is safe inside XML.
+// Shared by both.
 const char* dimension_colour(Dimension dimension);
-std::string xml_text(const std::string& text);
 
 }  // namespace copus
