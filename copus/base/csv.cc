@@ -33,7 +33,8 @@ class Records {
     }
     if (rest_.starts_with('\r')) rest_.remove_prefix(1);
     if (!rest_.empty() && rest_[0] != '\n') {
-      return make_error("{}: line {}: got text behind a closing quote; want a comma", where_, line_);
+      return make_error("{}: line {}: got text behind a cell; want a comma or the end of the line",
+                        where_, line_);
     }
     if (!rest_.empty()) rest_.remove_prefix(1);
     ++line_;
@@ -81,7 +82,8 @@ Result<CsvTable> parse_csv(std::string_view text, std::string_view where) {
   table.columns = row.cells;
   for (const std::string& column : table.columns) {
     if (std::count(table.columns.begin(), table.columns.end(), column) > 1) {
-      return make_error("{}: line {}: got column {:?} twice; want it once", where, row.line, column);
+      return make_error("{}: line {}: got column {:?} twice; want it once", where, row.line,
+                        column);
     }
   }
   while (true) {
@@ -112,7 +114,9 @@ std::string csv_line(std::span<const std::string> cells) {
   std::string line;
   for (const std::string& cell : cells) {
     if (&cell != cells.data()) line += ',';
-    if (cell.find_first_of(",\"\r\n") == std::string::npos && !cell.starts_with('#')) {
+    // A lone empty cell would be an empty line, which a reader passes over.
+    const bool is_lost = cells.size() == 1 && cell.empty();
+    if (cell.find_first_of(",\"\r\n") == std::string::npos && !cell.starts_with('#') && !is_lost) {
       line += cell;
       continue;
     }
