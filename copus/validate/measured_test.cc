@@ -1,0 +1,187 @@
+#include "copus/validate/measured.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace copus {
+namespace {
+
+// One made-up run; each test changes what it is about. A column set to "-" is left out.
+using Row = std::map<std::string, std::string>;
+
+Row gpt() {
+  return {{"layers", "24"},    {"hidden", "2048"},       {"heads", "16"},
+          {"seq_len", "1024"}, {"gpu", "A100-80GB-SXM"}, {"num_gpus", "16"}};
+}
+Row with(Row row, const Row& changes) {
+  for (const auto& [column, value] : changes) row[column] = value;
+  std::erase_if(row, [](const auto& entry) { return entry.second == "-"; });
+  return row;
+}
+
+Result<MeasuredFile> read(const Row& row) {
+  CsvTable table;
+  table.rows.push_back({7, {}});
+  for (const auto& [column, value] : row) {
+    table.columns.push_back(column);
+    table.rows[0].cells.push_back(value);
+  }
+  return measured_from_csv(table, "t.csv");
+}
+MeasuredRun run_of(const Row& changes) {
+  const Result<MeasuredFile> file = read(with(gpt(), changes));
+  EXPECT_TRUE(file) << file.error().message;
+  return file ? file->runs[0] : MeasuredRun{};
+}
+std::string error_of(const Row& changes) {
+  const Result<MeasuredFile> file = read(with(gpt(), changes));
+  return file ? "" : file.error().message;
+}
+bool assumed(const MeasuredRun& run, const std::string& text) {
+  return std::find(run.assumed.begin(), run.assumed.end(), text) != run.assumed.end();
+}
+
+TEST(MeasuredRun, StatesEveryDefault) {
+  const MeasuredRun run = run_of({});
+  EXPECT_EQ(run.problem, "");
+  for (const char* text :
+       {"kv_heads=16", "ffn_hidden=8192", "gated_mlp=0", "vocab=51200", "tied_embeddings=1", "tp=1",
+        "pp=1", "cp=1", "ep=1", "dp=16", "vp=1", "micro_batch=1", "global_batch=16", "zero_stage=0",
+        "recompute=none", "seq_parallel=0", "precision=bf16", "gpus_per_node=8"}) {
+    EXPECT_TRUE(assumed(run, text)) << text;
+  }
+  EXPECT_EQ(run.model.vocab, 51'200);
+  EXPECT_EQ(run.plan.dp, 16);
+  EXPECT_EQ(run.source, "t.csv");
+  EXPECT_EQ(run.id, "7");
+  EXPECT_EQ(run.where, "t.csv: line 7");
+}
+
+TEST(MeasuredRun, AssumesNothingThatIsStated) {
+  const MeasuredRun run = run_of({{"kv_heads", "16"},
+                                  {"ffn_hidden", "8192"},
+                                  {"gated_mlp", "0"},
+                                  {"vocab", "50257"},
+                                  {"tied_embeddings", "1"},
+                                  {"tp", "2"},
+                                  {"pp", "2"},
+                                  {"cp", "1"},
+                                  {"ep", "1"},
+                                  {"dp", "4"},
+                                  {"vp", "1"},
+                                  {"micro_batch", "2"},
+                                  {"global_batch", "64"},
+                                  {"zero_stage", "1"},
+                                  {"recompute", "full"},
+                                  {"seq_parallel", "1"},
+                                  {"precision", "fp16"},
+                                  {"gpus_per_node", "8"},
+                                  {"node_network_gbps", "800"}});
+  EXPECT_EQ(run.problem, "");
+  EXPECT_TRUE(run.assumed.empty()) << run.assumed[0];
+  EXPECT_EQ(run.plan.gpus(), 16);
+  EXPECT_EQ(run.cluster.nodes, 2);
+  EXPECT_EQ(run.plan.recompute, Recompute::kFull);
+  EXPECT_TRUE(run.plan.sp);
+  EXPECT_EQ(run.precision, Precision::kFp16);
+}
+
+TEST(MeasuredRun, AnEmptyCellIsAColumnThatIsNotThere) {
+  const MeasuredRun run = run_of({{"vocab", ""}, {"dp", ""}, {"step_time_s", ""}});
+  EXPECT_TRUE(assumed(run, "vocab=51200"));
+  EXPECT_TRUE(assumed(run, "dp=16"));
+  EXPECT_FALSE(run.step_time_s);
+}
+
+TEST(MeasuredRun, DataParallelismIsWhatIsLeftOfTheGpus) {
+  EXPECT_EQ(run_of({{"tp", "4"}, {"pp", "2"}}).plan.dp, 2);
+  EXPECT_EQ(run_of({{"tp", "4"}, {"num_gpus", "-"}}).plan.dp, 1);
+}
+
+TEST(MeasuredRun, AGatedMlpIsALlama) {
+  const MeasuredRun run = run_of({{"gated_mlp", "1"}, {"ffn_hidden", "5632"}});
+  EXPECT_EQ(run.model.norm, Norm::kRmsNorm);
+  EXPECT_EQ(run.model.positions, Positions::kRope);
+  EXPECT_FALSE(run.model.tied_embeddings);
+  EXPECT_EQ(run_of({}).model.positions, Positions::kLearned);
+}
+
+TEST(MeasuredRun, AsManyChunksAsLayersWhereVpIsTheMost) {
+  const Row pipeline = {{"pp", "4"}, {"dp", "4"}, {"global_batch", "64"}};
+  const MeasuredRun most = run_of(with(pipeline, {{"vp", "max (1 layer per stage)"}}));
+  EXPECT_EQ(most.plan.vp, 6);
+  EXPECT_EQ(most.plan.schedule, ScheduleKind::kInterleaved);
+  EXPECT_EQ(most.problem, "");
+  // 3 micro-batches cannot be interleaved over 4 stages.
+  const MeasuredRun none = run_of(with(pipeline, {{"vp", "2"}, {"global_batch", "12"}}));
+  EXPECT_EQ(none.plan.vp, 1);
+  EXPECT_TRUE(assumed(none, "vp=1"));
+  EXPECT_EQ(none.problem, "");
+}
+
+TEST(MeasuredRun, ABatchThatDoesNotDivideIsRoundedUpAndSaysSo) {
+  const MeasuredRun run = run_of({{"dp", "16"}, {"micro_batch", "2"}, {"global_batch", "40"}});
+  EXPECT_EQ(run.global_batch, 64);
+  EXPECT_TRUE(assumed(run, "global_batch=64"));
+  EXPECT_EQ(run.problem, "");
+}
+
+TEST(MeasuredRun, LayersThatDoNotDivideAreSplitOverTheStages) {
+  const MeasuredRun run = run_of({{"layers", "22"}, {"pp", "8"}, {"num_gpus", "8"}});
+  EXPECT_EQ(run.problem, "");
+  std::int64_t sum = 0;
+  for (const std::int64_t layers : run.plan.stage_layers) sum += layers;
+  EXPECT_EQ(run.plan.stage_layers.size(), 8U);
+  EXPECT_EQ(sum, 22);
+}
+
+TEST(MeasuredRun, TheTimeFollowsFromTheRateWhereItIsNotStated) {
+  const MeasuredRun run = run_of({{"global_batch", "32"}, {"tokens_per_s_per_gpu", "512"}});
+  EXPECT_DOUBLE_EQ(*run.step_time_s, 32.0 * 1024 / 512 / 16);
+  EXPECT_DOUBLE_EQ(*run_of({{"step_time_s", "3"}, {"tokens_per_s_per_gpu", "512"}}).step_time_s, 3);
+}
+
+TEST(MeasuredRun, AnyStatusButOkIsAFailure) {
+  EXPECT_FALSE(run_of({}).failed);
+  EXPECT_FALSE(run_of({{"status", "ok"}}).failed);
+  EXPECT_TRUE(run_of({{"status", "fail"}}).failed);
+}
+
+TEST(MeasuredRun, WhatCannotBePricedSaysWhy) {
+  const MeasuredRun gpu = run_of({{"gpu", "A100-80G-SXM"}});
+  EXPECT_NE(gpu.problem.find("A100-80GB-SXM"), std::string::npos) << gpu.problem;
+  const MeasuredRun stages = run_of({{"pp", "32"}, {"num_gpus", "32"}});
+  EXPECT_NE(stages.problem.find("pp: got 32"), std::string::npos) << stages.problem;
+  EXPECT_NE(run_of({{"precision", "fp8"}}).problem, "");  // an A100 has no such units
+  EXPECT_NE(run_of({{"heads", "0"}}).problem, "");
+  EXPECT_NE(run_of({{"zero_stage", "7"}}).problem, "");
+}
+
+TEST(MeasuredFile, ABadCellNamesLineColumnAndValue) {
+  EXPECT_EQ(error_of({{"layers", "many"}}).find("t.csv: line 7: layers: got \"many\"; want an "),
+            0U)
+      << error_of({{"layers", "many"}});
+  EXPECT_EQ(error_of({{"tp", "-2"}}).find("t.csv: line 7: tp: got \"-2\"; want an integer"), 0U);
+  EXPECT_EQ(error_of({{"dp", "1.5"}}).find("t.csv: line 7: dp: got \"1.5\""), 0U);
+  for (const char* value : {"fast", "nan", "inf", "0", "-1"}) {
+    EXPECT_EQ(error_of({{"step_time_s", value}}).find("t.csv: line 7: step_time_s: got "), 0U)
+        << value;
+  }
+  EXPECT_EQ(error_of({{"recompute", "some"}}).find("t.csv: line 7: recompute: "), 0U);
+  EXPECT_EQ(error_of({{"precision", "int4"}}).find("t.csv: line 7: "), 0U);
+  EXPECT_EQ(error_of({{"seq_len", ""}}), "t.csv: line 7: seq_len: missing; want a value");
+}
+
+TEST(MeasuredFile, AColumnWithoutADefaultMustBeThere) {
+  for (const char* column : {"layers", "hidden", "heads", "seq_len", "gpu"}) {
+    EXPECT_EQ(error_of({{column, "-"}}),
+              fmt::format("t.csv: got no column \"{}\"; want at least layers, hidden, heads, "
+                          "seq_len, gpu",
+                          column));
+  }
+}
+
+}  // namespace
+}  // namespace copus
