@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/copus/common.h"
+#include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -42,12 +43,14 @@ std::string bash_script(const CLI::App& app) {
       "    --model) words=\"{}\" ;;\n"
       "    --cluster) words=\"{}\" ;;\n"
       "    --precision) words=\"bf16 fp16 fp8 fp32\" ;;\n"
+      "    --framework) words=\"{}\" ;;\n"
       "    --emit) words=\"megatron\" ;;\n"
       "  esac\n"
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\"))\n"
       "}}\n"
       "complete -F _copus copus\n",
-      cases, commands, commands, join(catalog_model_names()), join(catalog_cluster_names()));
+      cases, commands, commands, join(catalog_model_names()), join(catalog_cluster_names()),
+      join(framework_names()));
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   copus::add_plan_command(app, exit_code);
   copus::add_predict_command(app, exit_code);
   copus::add_traffic_command(app, exit_code);
+  copus::add_validate_command(app, exit_code);
   copus::add_data_command(app, exit_code);
   copus::add_train_command(app, exit_code, command_line);
   copus::add_completion_command(app, exit_code);

@@ -1,0 +1,244 @@
+// copus validate: predictions against tables of measured runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/copus/common.h"
+#include "apps/copus/validate_report.h"
+#include "copus/base/text.h"
+#include "copus/validate/scatter_svg.h"
+
+namespace copus {
+namespace {
+
+constexpr const char* kTimeColumn = "predicted_step_time_s";
+constexpr const char* kMemoryColumn = "predicted_peak_mem_gib";
+
+struct ValidateArgs {
+  std::vector<std::string> measured;
+  std::string out;
+  std::string plot;
+  std::string framework;
+  std::string assume;
+  std::string top;
+  bool json = false;
+};
+
+Result<std::vector<MeasuredFile>> read_files(const std::vector<std::string>& paths) {
+  std::vector<MeasuredFile> files;
+  for (const std::string& path : paths) {
+    if (std::count(paths.begin(), paths.end(), path) > 1) {
+      return make_error("--measured: got {} twice; want it once", path);
+    }
+    COPUS_TRY(MeasuredFile file, read_measured(path));
+    if (file.runs.empty()) {
+      return make_error("{}: got column names and no row; want at least one measured run", path);
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// The profile that each row is priced with, `assume` applied.
+class Profiles {
+ public:
+  // `name`: of all rows; empty: each row states its own.
+  static Result<Profiles> create(const std::string& name, const std::string& assume) {
+    Profiles profiles;
+    profiles.assume_ = assume;
+    FrameworkProfile fallback = default_framework();
+    if (!name.empty()) {
+      COPUS_TRY(fallback, framework_profile(name));
+      profiles.is_fixed_ = true;
+    }
+    COPUS_TRY(fallback.options, apply_assumptions(fallback.options, assume));
+    profiles.fallback_ = std::move(fallback);
+    return profiles;
+  }
+
+  // Notes in the run, and in the validation, where another than the stated one is used.
+  const FrameworkProfile& of(MeasuredRun& run, Validation& validation) {
+    if (is_fixed_) return fallback_;
+    auto found = known_.find(run.framework);
+    if (found == known_.end()) {
+      found = known_.emplace(run.framework, load(run.framework)).first;
+    }
+    if (found->second) return *found->second;
+    run.assumed.push_back(fmt::format("framework={}", fallback_.name));
+    if (!run.framework.empty()) ++validation.unknown_frameworks[run.framework];
+    return fallback_;
+  }
+
+ private:
+  std::optional<FrameworkProfile> load(const std::string& name) const {
+    if (name.empty()) return std::nullopt;
+    Result<FrameworkProfile> profile = framework_profile(name);
+    if (!profile) return std::nullopt;
+    const Result<CostOptions> options = apply_assumptions(profile->options, assume_);
+    COPUS_CHECK(options.has_value());  // create() has tried the same text
+    profile->options = *options;
+    return *profile;
+  }
+
+  std::string assume_;
+  bool is_fixed_ = false;
+  FrameworkProfile fallback_;
+  std::map<std::string, std::optional<FrameworkProfile>> known_;
+};
+
+Validation price_all(std::vector<MeasuredFile>& files, Profiles& profiles) {
+  Validation validation;
+  for (MeasuredFile& file : files) {
+    for (MeasuredRun& run : file.runs) {
+      const FrameworkProfile& profile = profiles.of(run, validation);
+      validation.runs.push_back({&run, price(run, profile)});
+    }
+  }
+  return validation;
+}
+
+// Where `column` stands in `columns`, at the end if it was not there.
+std::size_t place_of(std::vector<std::string>& columns, const std::string& column) {
+  const auto found = std::find(columns.begin(), columns.end(), column);
+  const auto place = static_cast<std::size_t>(found - columns.begin());
+  if (found == columns.end()) columns.push_back(column);
+  return place;
+}
+
+// Every row of every file in the columns of all, with its prediction.
+std::string predictions_csv(const std::vector<MeasuredFile>& files, const Validation& validation) {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::size_t>> places;  // of each file's columns
+  for (const MeasuredFile& file : files) {
+    std::vector<std::size_t>& of_file = places.emplace_back();
+    for (const std::string& column : file.table.columns) {
+      of_file.push_back(place_of(columns, column));
+    }
+  }
+  const std::size_t time_place = place_of(columns, kTimeColumn);
+  const std::size_t memory_place = place_of(columns, kMemoryColumn);
+  std::string text = csv_line(columns);
+  std::size_t row = 0;
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    for (const CsvTable::Row& input : files[f].table.rows) {
+      std::vector<std::string> cells(columns.size());
+      for (std::size_t c = 0; c < input.cells.size(); ++c) cells[places[f][c]] = input.cells[c];
+      const std::optional<RunPrice>& price = validation.runs[row++].price;
+      cells[time_place] = price ? fmt::format("{:.6g}", price->step_time_s) : "";
+      cells[memory_place] = price ? fmt::format("{:.4f}", price->peak_mem_gib) : "";
+      text += csv_line(cells);
+    }
+  }
+  return text;
+}
+
+std::string plot_svg(const Validation& validation) {
+  ScatterPicture picture;
+  std::size_t timed = 0;
+  for (const PricedRun& priced : validation.runs) {
+    if (!priced.timed()) continue;
+    const auto same = [&](const ScatterSeries& s) { return s.name == priced.run->source; };
+    auto series = std::find_if(picture.series.begin(), picture.series.end(), same);
+    if (series == picture.series.end()) {
+      series = picture.series.insert(series, {priced.run->source, {}});
+    }
+    series->points.push_back({*priced.run->step_time_s, priced.price->step_time_s});
+    ++timed;
+  }
+  const Accuracy all = accuracy_of(validation.runs, "all");
+  picture.title = "Step time, predicted against measured";
+  picture.subtitle = fmt::format("{} runs of {} sources", timed, picture.series.size());
+  if (all.mape && all.median_ape && all.within_10pct) {
+    picture.subtitle +=
+        fmt::format("; mean error {:.1f}%, median {:.1f}%, {:.0f}% of runs within 10%",
+                    100 * *all.mape, 100 * *all.median_ape, 100 * *all.within_10pct);
+  }
+  return scatter_svg(picture);
+}
+
+// One thing at most can have standard output.
+Result<void> check_outputs(const ValidateArgs& args) {
+  if (args.json && (args.out == "-" || args.plot == "-")) {
+    return make_error("{}: got - with --json; want a file, or no --json",
+                      args.out == "-" ? "--out" : "--plot");
+  }
+  if (args.out == "-" && args.plot == "-") {
+    return make_error("--plot: got - with --out -; want a file for one of them");
+  }
+  return {};
+}
+
+Result<int> run(const ValidateArgs& args) {
+  COPUS_TRY_VOID(check_outputs(args));
+  std::int64_t top = 10;
+  if (!args.top.empty()) {
+    COPUS_TRY(top, parse_integer(args.top, "--top", 0, 1'000'000));
+  }
+  COPUS_TRY(Profiles profiles, Profiles::create(args.framework, args.assume));
+  COPUS_TRY(std::vector<MeasuredFile> files, read_files(args.measured));
+  Validation validation = price_all(files, profiles);
+  validation.top = static_cast<std::size_t>(top);
+
+  if (!args.out.empty()) {
+    COPUS_TRY_VOID(write_file(args.out, predictions_csv(files, validation)));
+  }
+  if (!args.plot.empty()) COPUS_TRY_VOID(write_file(args.plot, plot_svg(validation)));
+  // A file on standard output is the output.
+  if (args.out == "-" || args.plot == "-") return kOk;
+  if (args.json) {
+    // A cell may hold bytes that are no UTF-8.
+    fmt::print("{}\n",
+               validation_to_json(validation).dump(2, ' ', false, Json::error_handler_t::replace));
+    return kOk;
+  }
+  fmt::print("{}", validation_to_text(validation));
+  if (!args.out.empty() || !args.plot.empty()) fmt::print("\n");
+  if (!args.out.empty()) fmt::print("rows with their predictions written to {}\n", args.out);
+  if (!args.plot.empty()) fmt::print("picture written to {}\n", args.plot);
+  return kOk;
+}
+
+}  // namespace
+
+void add_validate_command(CLI::App& app, int& exit_code) {
+  auto args = std::make_shared<ValidateArgs>();
+  CLI::App* command = app.add_subcommand(
+      "validate", "Compare predictions with measured runs: error, ranking, memory and fit");
+  command
+      ->add_option("--measured", args->measured,
+                   "tables of measured runs (CSV; docs/accuracy.md lists the columns)")
+      ->required()
+      ->check(not_empty());
+  command
+      ->add_option("--out", args->out,
+                   "write every row with predicted_step_time_s and predicted_peak_mem_gib to this "
+                   "CSV file")
+      ->check(not_empty());
+  command->add_option("--plot", args->plot, "draw predicted against measured into this SVG file")
+      ->check(not_empty());
+  command
+      ->add_option("--framework", args->framework,
+                   "price every row as this framework's (default: what its framework column says)")
+      ->check(not_empty());
+  command
+      ->add_option("--assume", args->assume,
+                   "what is assumed of the engine beside its framework: name=value,… (see "
+                   "docs/cost-model.md)")
+      ->check(not_empty());
+  command->add_option("--top", args->top, "how many of the worst rows are printed (default: 10)")
+      ->check(not_empty());
+  command->add_flag("--json", args->json, "print JSON");
+  command->footer(
+      "Example: copus validate --measured runs.csv more_runs.csv --out predicted.csv --plot "
+      "predicted.svg");
+  command->callback([args, &exit_code] {
+    const Result<int> done = run(*args);
+    exit_code = done ? *done : report(done.error());
+  });
+}
+
+}  // namespace copus
