@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/calibrate.h"
 #include "apps/copus/common.h"
 #include "apps/copus/validate_report.h"
 #include "copus/base/text.h"
@@ -25,6 +26,9 @@ struct ValidateArgs {
   std::string framework;
   std::string assume;
   std::string top;
+  std::string calibrate;
+  std::string keep;
+  bool from_scratch = false;
   bool json = false;
 };
 
@@ -90,12 +94,14 @@ class Profiles {
   std::map<std::string, std::optional<FrameworkProfile>> known_;
 };
 
-Validation price_all(std::vector<MeasuredFile>& files, Profiles& profiles) {
+Validation price_all(std::vector<MeasuredFile>& files, Profiles& profiles,
+                     std::vector<const FrameworkProfile*>& used) {
   Validation validation;
   for (MeasuredFile& file : files) {
     for (MeasuredRun& run : file.runs) {
       const FrameworkProfile& profile = profiles.of(run, validation);
       validation.runs.push_back({&run, price(run, profile)});
+      used.push_back(&profile);
     }
   }
   return validation;
@@ -162,6 +168,14 @@ std::string plot_svg(const Validation& validation) {
 
 // One thing at most can have standard output.
 Result<void> check_outputs(const ValidateArgs& args) {
+  if (args.calibrate.empty() && (!args.keep.empty() || args.from_scratch)) {
+    return make_error("{}: got it without --calibrate; want both, or neither",
+                      args.from_scratch ? "--from-scratch" : "--keep");
+  }
+  if (!args.calibrate.empty() && (!args.out.empty() || !args.plot.empty())) {
+    return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
+                      args.out.empty() ? "--plot" : "--out");
+  }
   if (args.json && (args.out == "-" || args.plot == "-")) {
     return make_error("{}: got - with --json; want a file, or no --json",
                       args.out == "-" ? "--out" : "--plot");
@@ -180,8 +194,13 @@ Result<int> run(const ValidateArgs& args) {
   }
   COPUS_TRY(Profiles profiles, Profiles::create(args.framework, args.assume));
   COPUS_TRY(std::vector<MeasuredFile> files, read_files(args.measured));
-  Validation validation = price_all(files, profiles);
+  std::vector<const FrameworkProfile*> used;  // of each run
+  Validation validation = price_all(files, profiles, used);
   validation.top = static_cast<std::size_t>(top);
+  if (!args.calibrate.empty()) {
+    return run_calibration(validation.runs, used,
+                           {args.calibrate, args.keep, args.from_scratch, args.json});
+  }
 
   if (!args.out.empty()) {
     COPUS_TRY_VOID(write_file(args.out, predictions_csv(files, validation)));
@@ -231,10 +250,23 @@ void add_validate_command(CLI::App& app, int& exit_code) {
       ->check(not_empty());
   command->add_option("--top", args->top, "how many of the worst rows are printed (default: 10)")
       ->check(not_empty());
+  command
+      ->add_option("--calibrate", args->calibrate,
+                   "fit GPU, network and framework to the rows, show the errors of rows left out, "
+                   "and write the result: FILE.json, a cluster file; else a folder for "
+                   "COPUS_CATALOG")
+      ->check(not_empty());
+  command
+      ->add_option("--keep", args->keep,
+                   "with --calibrate: what stays as it is, as \"megatron;A100\"")
+      ->check(not_empty());
+  command->add_flag("--from-scratch", args->from_scratch,
+                    "with --calibrate: begin with general beliefs instead of the catalog's values");
   command->add_flag("--json", args->json, "print JSON");
   command->footer(
       "Example: copus validate --measured runs.csv more_runs.csv --out predicted.csv --plot "
-      "predicted.svg");
+      "predicted.svg\n"
+      "         copus validate --measured runs.csv --calibrate mine.json");
   command->callback([args, &exit_code] {
     const Result<int> done = run(*args);
     exit_code = done ? *done : report(done.error());
