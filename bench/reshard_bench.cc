@@ -1,7 +1,10 @@
 // What moving a live run to another layout takes, against two others, on this machine:
 //
 // floor    the same ranks send each other as many bytes in the same pattern, all at once, in plain
-//          buffers of 8 MiB: what the link alone takes. Aim: a pause of at most 2 of these.
+//          buffers of 8 MiB: what the process group's link alone takes. Aim: a pause of at most 2
+//          of these. It bounds a move by messages. Ranks of one machine may read each other's
+//          memory, which is faster than that link: a pause can then be shorter than this floor.
+// memory   the same buffers read from each other's memory: the floor of a move that does so.
 // restart  the state is saved, all ranks end, new ones start, meet and read what they need. The
 //          files come from the page cache, and the launcher stays: a restart elsewhere takes
 //          longer. Aim: at least 5 pauses.
@@ -11,10 +14,11 @@
 // that depends on nothing but which it is; after the move and after the restart every rank's must
 // be what it would be had the run always been there. Exit code 1 where it is not.
 //
-//   reshard_bench [new] [RANKS ...]
+//   reshard_bench [new] [memory] [messages] [RANKS ...]
 //
 // RANKS: 2 and 4 unless given. The memory that a move takes has been reserved, as in a run that
-// adapts; with "new" it is taken from the system within the pause.
+// adapts; with "new" it is taken from the system within the pause. "memory": ranks read each
+// other's memory, as in a run; "messages": they do not. Both may be given; memory unless either is.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -165,9 +169,13 @@ double mean(const Comm& world, double seconds) {
   return x.item<double>() / world.size();
 }
 
+struct Floors {
+  double link_s = 0, memory_s = 0;  // memory_s: 0 where some rank cannot read another's
+};
+
 // All messages of a transfer plan as plain buffers, each with memory of its own that has been
-// touched.
-double floor_s(const Comm& world, const TransferPlan& plan) {
+// touched: sent, and read.
+Floors floors(const Comm& world, const TransferPlan& plan) {
   struct Plain {
     int peer;
     Tensor bytes;
@@ -183,21 +191,53 @@ double floor_s(const Comm& world, const TransferPlan& plan) {
     return all;
   };
   const std::vector<Plain> sends = buffers(plan.sends), receives = buffers(plan.receives);
-  const auto exchange = [&] {
-    world.barrier();
-    const double begin = now_s();
+  const auto send = [&] {
     std::vector<Pending> pending;
     for (const Plain& each : receives) {
       pending.push_back(world.start_receive(each.bytes, each.peer));
     }
     for (const Plain& each : sends) pending.push_back(world.start_send(each.bytes, each.peer));
     for (Pending& each : pending) each.wait();
-    return longest(world, now_s() - begin);
   };
-  exchange();  // the connections' first
-  std::vector<double> times;
-  for (int i = 0; i < kRepeats; ++i) times.push_back(exchange());
-  return median(times);
+  // Published: whom each buffer is for, and where it is.
+  std::vector<std::int64_t> places;
+  for (const Plain& each : sends) {
+    places.push_back(each.peer);
+    places.push_back(reinterpret_cast<std::intptr_t>(each.bytes.data_ptr()));
+  }
+  const PeerMemory peers(world, at::kCPU, places, nullptr);
+  const auto read = [&] {
+    std::map<int, std::size_t> next;  // by peer: the first of its places not looked at
+    for (const Plain& each : receives) {
+      const auto published = peers.published(each.peer);
+      std::size_t& i = next[each.peer];
+      while (published[i] != world.rank()) i += 2;
+      const auto bytes = static_cast<std::size_t>(each.bytes.numel());
+      const iovec from{reinterpret_cast<void*>(published[i + 1]), bytes};
+      const iovec to{each.bytes.data_ptr(), bytes};
+      peers.read(each.peer, {&from, 1}, {&to, 1});
+      i += 2;
+    }
+  };
+  const auto time = [&](const auto& exchange) {
+    std::vector<double> times;
+    for (int i = 0; i <= kRepeats; ++i) {
+      world.barrier();
+      const double begin = now_s();
+      exchange();
+      times.push_back(longest(world, now_s() - begin));
+    }
+    times.erase(times.begin());  // the connections' first
+    return median(times);
+  };
+  Floors floors{.link_s = time(send)};
+  bool readable = true;
+  for (int i = 0; i < world.size() * world.size(); ++i) {
+    const int reader = i / world.size(), rank = i % world.size();
+    readable &= reader == rank || peers.reads(reader, rank);
+  }
+  if (readable) floors.memory_s = time(read);
+  return floors;
 }
 
 Rendezvous meet(const RankEnvironment& who) {
@@ -213,6 +253,7 @@ Rendezvous meet(const RankEnvironment& who) {
 struct RankTask {
   std::string generation;  // "move" or "load"
   std::string memory;      // "reserved" or "new"
+  std::string way;         // "memory" or "messages"
   std::string folder, from, to;
 };
 
@@ -226,18 +267,24 @@ LayoutChange change_of(const RankTask& task) {
 
 Json move_and_save(GroupCache& groups, const RankTask& task) {
   const TrainerOptions from = options_at(task.from), to = options_at(task.to);
+  const auto reserve = [&](const TrainerOptions& options) {
+    if (task.memory != "reserved") return;
+    reserve_memory(largest_host_bytes(options), static_cast<int>(to.plan.gpus()));
+  };
   if (task.memory == "reserved") keep_freed_memory();
+  reserve(from);
   Trainer& trainer = *must(Trainer::create(groups, from)).release();  // ends with the process
-  if (task.memory == "reserved")
-    reserve_memory(largest_host_bytes(to), static_cast<int>(to.plan.gpus()));
+  reserve(to);
   fill_state(from.model, trainer.parameters());
   const Comm& world = *trainer.mesh().world;
   const TransferPlan plan = plan_transfer(change_of(task), world.rank());
   Json report;
 
+  ReshardOptions how;
+  if (task.way == "messages") how.may_read = [](int) { return false; };
   const auto move = [&](const TrainerOptions& next) {
     world.barrier();
-    const MoveResult moved = trainer.move(groups, {next.plan, next.global_batch});
+    const MoveResult moved = trainer.move(groups, {next.plan, next.global_batch}, how);
     if (!moved.done) throw std::runtime_error("no move: " + moved.error);
     return moved;
   };
@@ -256,7 +303,9 @@ Json move_and_save(GroupCache& groups, const RankTask& task) {
   report["right_hash"] = gather_hashes(world, hash_state(trainer.parameters()));
 
   move(from);
-  report["floor"] = plan.moved > 0 ? floor_s(world, plan) : 0.0;
+  const Floors floor = plan.moved > 0 ? floors(world, plan) : Floors();
+  report["floor"] = floor.link_s;
+  report["memory_floor"] = floor.memory_s;
   world.barrier();
   report["save_begin"] = now_s();
   save_state(task.folder, trainer.mesh(), trainer.parameters());
@@ -325,7 +374,8 @@ Json run_generation(int ranks, const RankTask& task) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   SupervisorOptions options;
   options.ranks = ranks;
-  options.command = {self, "rank", task.generation, task.memory, task.folder, task.from, task.to};
+  options.command = {self,     "rank",      task.generation, task.memory,
+                     task.way, task.folder, task.from,       task.to};
   options.master_port = served.port;
   const SupervisorOutcome outcome = must(supervise(options));
   if (!outcome.message.empty()) throw std::runtime_error(outcome.message);
@@ -339,13 +389,13 @@ struct Figures {
   double operator[](const std::string& name) const { return median(all.at(name)); }
 };
 
-Figures measure(int ranks, const std::string& memory, const std::string& from,
-                const std::string& to) {
+Figures measure(int ranks, const std::string& memory, const std::string& way,
+                const std::string& from, const std::string& to) {
   Figures figures;
   for (int i = 0; i < kRepeats; ++i) {
     const TemporaryFolder folder;
-    const Json moved = run_generation(ranks, {"move", memory, folder.path(), from, to});
-    const Json loaded = run_generation(ranks, {"load", memory, folder.path(), from, to});
+    const Json moved = run_generation(ranks, {"move", memory, way, folder.path(), from, to});
+    const Json loaded = run_generation(ranks, {"load", memory, way, folder.path(), from, to});
     for (const auto& [name, value] : moved.items()) {
       if (value.is_number()) figures.all[name].push_back(value.get<double>());
     }
@@ -363,12 +413,12 @@ Figures measure(int ranks, const std::string& memory, const std::string& from,
 }
 
 // Whether all states were right.
-bool print_table(int ranks, const std::string& memory,
+bool print_table(int ranks, const std::string& memory, const std::string& way,
                  const std::vector<std::pair<std::string, std::string>>& pairs) {
   std::vector<std::vector<std::string>> rows;
   bool right = true;
   for (const auto& [from, to] : pairs) {
-    const Figures f = measure(ranks, memory, from, to);
+    const Figures f = measure(ranks, memory, way, from, to);
     right &= f.right;
     const bool moves = f["moved"] > 0;
     const auto seconds = [&](const char* name) { return human_seconds(f[name]); };
@@ -378,13 +428,14 @@ bool print_table(int ranks, const std::string& memory,
                     human_bytes(f["moved"]), if_moves(human_bytes(f["busiest"])),
                     if_moves(seconds("floor")),
                     moves ? fmt::format("{:.2f}", f["busiest"] / f["floor"] / 1e9) : "-",
-                    moves ? fmt::format("{:.2f}", f["pause"] / f["floor"]) : "-", seconds("save"),
+                    moves ? fmt::format("{:.2f}", f["pause"] / f["floor"]) : "-",
+                    f["memory_floor"] > 0 ? seconds("memory_floor") : "-", seconds("save"),
                     seconds("load"), seconds("restart"),
                     fmt::format("{:.1f}", f["restart"] / f["pause"]), f.right ? "same" : "WRONG"});
   }
-  fmt::print("{} ranks, memory {}\n{}\n", ranks, memory,
+  fmt::print("{} ranks, by {}, {} memory\n{}\n", ranks, way, memory,
              format_table({"move", "pause", "groups", "allocate", "transfer", "commit", "moved",
-                           "busiest rank", "floor", "GB/s", "pause/floor", "save", "load",
+                           "busiest rank", "floor", "GB/s", "pause/floor", "memory", "save", "load",
                            "restart", "restart/pause", "state"},
                           rows));
   std::fflush(stdout);
@@ -392,8 +443,9 @@ bool print_table(int ranks, const std::string& memory,
 }
 
 int run(std::vector<std::string> arguments) {
-  if (arguments.size() == 6 && arguments[0] == "rank") {
-    return run_rank({arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]});
+  if (arguments.size() == 7 && arguments[0] == "rank") {
+    return run_rank(
+        {arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]});
   }
   const std::map<std::string, std::vector<std::pair<std::string, std::string>>> pairs = {
       {"2", {{"pp=2", "dp=2"}, {"dp=2", "pp=2"}, {"tp=2", "dp=2,zero=1"}, {"pp=2", "tp=2"}}},
@@ -403,10 +455,17 @@ int run(std::vector<std::string> arguments) {
                human_count(static_cast<double>(bench_model().total_params())), kRepeats);
     bool right = true;
     const std::string memory = std::erase(arguments, "new") > 0 ? "new" : "reserved";
+    std::vector<std::string> ways;
+    for (const char* way : {"memory", "messages"}) {
+      if (std::erase(arguments, way) > 0) ways.emplace_back(way);
+    }
+    if (ways.empty()) ways = {"memory"};
     if (arguments.empty()) arguments = {"2", "4"};
     for (const std::string& ranks : arguments) {
       if (!pairs.contains(ranks)) throw std::runtime_error("ranks: got " + ranks + "; want 2 or 4");
-      right &= print_table(std::stoi(ranks), memory, pairs.at(ranks));
+      for (const std::string& way : ways) {
+        right &= print_table(std::stoi(ranks), memory, way, pairs.at(ranks));
+      }
     }
     return right ? 0 : 1;
   } catch (const std::exception& error) {

@@ -148,7 +148,7 @@ void ChunkParameters::settle(at::Device device) {
     bucket.master = own_master ? bucket.master.to(device) : bucket.owned_values();
     if (own_master) bucket.owned_values().copy_(bucket.master);
     bucket.gradients =
-        at::zeros({bucket.padded}, at::TensorOptions().dtype(at::kFloat).device(device));
+        at::empty({bucket.padded}, at::TensorOptions().dtype(at::kFloat).device(device));
   }
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     const Bucket& bucket = buckets_[leaf_bucket_[i]];

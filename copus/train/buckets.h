@@ -34,7 +34,7 @@ struct BucketOptions {
 
 struct Bucket : BucketPlacement {
   Tensor values;     // flat, the model's dtype, padded to a multiple of dp
-  Tensor gradients;  // flat, FP32
+  Tensor gradients;  // flat, FP32; unset until zero_gradients()
   Tensor master;  // FP32 values of the owned part; shares memory with `values` where those are FP32
   Tensor moment1, moment2;  // Adam's, of the owned part
 

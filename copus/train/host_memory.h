@@ -10,8 +10,9 @@ namespace copus {
 // From now on this process keeps the memory that it frees.
 void keep_freed_memory();
 
-// Takes `bytes` from the system now, for whoever allocates next; nothing where less than `ranks`
-// times twice as much is available, for all ranks of the node do the same.
+// Takes `bytes` from the system now, for whoever allocates next, in large pages where there are any
+// (which another process reads faster); nothing where less than `ranks` times twice as much is
+// available, for all ranks of the node do the same.
 void reserve_memory(std::int64_t bytes, int ranks);
 
 }  // namespace copus

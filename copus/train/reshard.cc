@@ -1,9 +1,12 @@
 #include "copus/train/reshard.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <optional>
 #include <unordered_map>
+
+#include "copus/train/host_state.h"
 
 namespace copus {
 namespace {
@@ -140,10 +143,10 @@ void copy_message(const StateMap& state, const Message& message, const Tensor& b
   }
 }
 
-// What the rank held before and holds after. Straight where it is a run on one side; through a
-// message otherwise.
-void keep(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
-          const StateMap& fresh, const Staging& staging) {
+// What the rank held before on a device and holds after. Straight where it is a run on one side;
+// through a message otherwise.
+void keep_from_device(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
+                      const StateMap& fresh, const Staging& staging) {
   for (const Message& message : cut(parts, bf16, staging.options.message_bytes)) {
     for (const Piece& piece : message.pieces) {
       const std::vector<Tensor> from = old.blocks(piece), to = fresh.blocks(piece);
@@ -156,6 +159,24 @@ void keep(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
         copy_blocks(from, numbers, Direction::kPack);
         copy_blocks(to, numbers, Direction::kUnpack);
       }
+    }
+  }
+}
+
+// REQUIRES: as many bytes in both.
+void copy_segments(const std::vector<iovec>& from, const std::vector<iovec>& to) {
+  auto target = to.begin();
+  std::size_t filled = 0;  // of the target
+  for (const iovec& source : from) {
+    for (std::size_t used = 0; used < source.iov_len;) {
+      const std::size_t bytes = std::min(source.iov_len - used, target->iov_len - filled);
+      std::memcpy(static_cast<char*>(target->iov_base) + filled,
+                  static_cast<const char*>(source.iov_base) + used, bytes);
+      used += bytes;
+      filled += bytes;
+      if (filled < target->iov_len) continue;
+      ++target;
+      filled = 0;
     }
   }
 }
@@ -250,29 +271,50 @@ Staging::Staging(at::Device where, const ReshardOptions& how) : options(how), de
   kept = buffer();
 }
 
-void reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
-             const Layout& fresh, const Comm& world, const Staging& staging) {
+std::int64_t reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
+                     const Layout& fresh, const Comm& world, const PeerMemory& peers,
+                     const Staging& staging) {
   const at::NoGradGuard no_grad;
   const std::vector<TensorSpec> tensors = model_tensors(change.model);
   const StateMap from(old, tensors), to(fresh, tensors);
-  keep(plan.kept, change.bf16, from, to, staging);
+  const int self = world.rank();
 
-  const auto messages_with = [&](const std::vector<Transfer>& transfers, int peer) {
-    for (const Transfer& transfer : transfers) {
-      if (transfer.peer == peer) {
-        return cut(transfer.parts, change.bf16, staging.options.message_bytes);
-      }
-    }
-    return std::vector<Message>();
+  const auto with = [](const std::vector<Transfer>& transfers, int peer) {
+    return std::find_if(transfers.begin(), transfers.end(),
+                        [&](const Transfer& transfer) { return transfer.peer == peer; });
+  };
+  const auto messages = [&](const std::vector<Transfer>& transfers, int peer, bool read) {
+    const auto found = with(transfers, peer);
+    if (read || found == transfers.end()) return std::vector<Message>();
+    return cut(found->parts, change.bf16, staging.options.message_bytes);
   };
   // In round r every rank sends to the one r places on, and receives from the one r places back.
+  // Messages come first: a rank that then fails to read leaves nobody waiting.
   Exchange exchange(from, to, world, staging);
   for (int round = 1; round < world.size(); ++round) {
-    const int next = (world.rank() + round) % world.size();
-    const int previous = (world.rank() + world.size() - round) % world.size();
-    exchange.run(messages_with(plan.sends, next), next, messages_with(plan.receives, previous),
-                 previous);
+    const int next = (self + round) % world.size();
+    const int previous = (self + world.size() - round) % world.size();
+    exchange.run(messages(plan.sends, next, peers.reads(next, self)), next,
+                 messages(plan.receives, previous, peers.reads(self, previous)), previous);
   }
+
+  const HostState target(change, change.to, self, state_addresses(fresh));
+  std::int64_t read = 0;
+  for (int round = 1; round < world.size(); ++round) {
+    const int previous = (self + world.size() - round) % world.size();
+    const auto found = with(plan.receives, previous);
+    if (found == plan.receives.end() || !peers.reads(self, previous)) continue;
+    const HostState source(change, change.from, previous, peers.published(previous));
+    peers.read(previous, source.segments(found->parts), target.segments(found->parts));
+    read += found->bytes;
+  }
+  if (staging.device.is_cpu()) {
+    const HostState source(change, change.from, self, state_addresses(old));
+    copy_segments(source.segments(plan.kept), target.segments(plan.kept));
+  } else {
+    keep_from_device(plan.kept, change.bf16, from, to, staging);
+  }
+  return read;
 }
 
 }  // namespace copus

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "copus/train/layout.h"
+#include "copus/train/peer_memory.h"
 #include "copus/train/state/transfer.h"
 
 namespace copus {
@@ -13,6 +14,7 @@ struct ReshardOptions {
   // takes beside the two layouts' own memory.
   std::int64_t message_bytes = 8 << 20;
   int messages = 8;
+  MayRead may_read;  // what it says no to, messages do
 };
 
 // The memory that messages pass through where they cannot go straight from and to where they lie.
@@ -26,10 +28,13 @@ struct Staging {
   Tensor kept;
 };
 
-// Fills `fresh` (kUnset) from `old`: what the rank holds already is copied, the rest is sent by
-// whoever the plan says, straight from rank to rank. `old` is only read. Every rank calls this with
-// the same change. Throws CommError.
-void reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
-             const Layout& fresh, const Comm& world, const Staging& staging);
+// Fills `fresh` (kUnset) from `old`: what the rank holds already is copied, the rest comes straight
+// from whoever the plan says: read from its memory, `old` as state_addresses() on every rank, where
+// `peers` says so; in messages otherwise. `old` is only read, and stays until all ranks are
+// through. Every rank calls this with the same change. Returns the bytes that this rank has read
+// from others' memory. Throws CommError; anything else only when nobody waits for this rank.
+std::int64_t reshard(const TransferPlan& plan, const LayoutChange& change, const Layout& old,
+                     const Layout& fresh, const Comm& world, const PeerMemory& peers,
+                     const Staging& staging);
 
 }  // namespace copus

@@ -1,8 +1,11 @@
 // Moving a live run: nothing of its state changes, training goes on as if it had always been there,
 // no sample is lost, and a move that fails leaves the run where it was.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -134,7 +137,16 @@ void PrintTo(const Trial& t, std::ostream* out) {
 }
 class RandomPairs : public ::testing::TestWithParam<Trial> {};
 
-// From a random layout to another and back, again and again, with a step in between.
+// From a random layout to another and back, again and again, with a step in between. There in one
+// way, back in another, and there again: by memory, by messages, by some of both.
+ReshardOptions way(std::size_t i, int self) {
+  ReshardOptions how;
+  how.message_bytes = i % 2 == 0 ? 3000 : 8 << 20;  // several messages, or one
+  if (i % 3 == 1) how.may_read = [](int) { return false; };
+  if (i % 3 == 2) how.may_read = [self](int rank) { return (self + 2 * rank) % 3 != 0; };
+  return how;
+}
+
 TEST_P(RandomPairs, StateIsBitEqual) {
   const Trial trial = GetParam();
   std::mt19937 random(static_cast<unsigned>(trial.ranks * 131 + trial.pairs));
@@ -144,7 +156,7 @@ TEST_P(RandomPairs, StateIsBitEqual) {
     plans.push_back(random_plan(random, model, trial.ranks, kSeqLen, kBatch));
   }
   std::vector<Whole> before(plans.size()), after(plans.size());
-  run_ranks(trial.ranks, [&](int, GroupCache& groups) {
+  run_ranks(trial.ranks, [&](int rank, GroupCache& groups) {
     const Dataset data = open_builtin();
     TrainerOptions options = options_for(trial.model, plans[0]);
     options.compute = trial.compute;
@@ -156,14 +168,16 @@ TEST_P(RandomPairs, StateIsBitEqual) {
       train(trainer, data, consumed, 1);
       const std::vector<Tensor> old = state_of(trainer);
       before[i].add(trainer);
-      const MoveResult there = trainer.move(groups, {plans[i], kBatch});
+      const MoveResult there = trainer.move(groups, {plans[i], kBatch}, way(i, rank));
       ASSERT_TRUE(there.done) << there.error;
       after[i].add(trainer);
-      const MoveResult back = trainer.move(groups, {plans[i - 1], kBatch});
+      const std::vector<Tensor> state = state_of(trainer);
+      const MoveResult back = trainer.move(groups, {plans[i - 1], kBatch}, way(i + 1, rank));
       ASSERT_TRUE(back.done) << back.error;
       EXPECT_TRUE(equal(old, state_of(trainer)))
           << short_name(plans[i - 1]) << " -> " << short_name(plans[i]) << " -> back";
-      ASSERT_TRUE(trainer.move(groups, {plans[i], kBatch}).done);
+      ASSERT_TRUE(trainer.move(groups, {plans[i], kBatch}, way(i + 2, rank)).done);
+      EXPECT_TRUE(equal(state, state_of(trainer))) << short_name(plans[i]) << ", two ways";
     }
   });
   for (std::size_t i = 1; i < plans.size(); ++i) {
@@ -291,6 +305,86 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
     }
     EXPECT_EQ(disturbed, undisturbed) << where;
   }
+}
+
+TEST(Move, ReadsMemoryWhereItMayAndMessagesDoTheRest) {
+  const ParallelPlan from = plan_of("pp=4,micro_batch=2"), to = plan_of("dp=4,micro_batch=2");
+  run_ranks(4, [&](int self, GroupCache& groups) {
+    auto made = Trainer::create(groups, options_for("llama", from));
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    const LayoutChange change{.model = (*made)->options().model,
+                              .from = from,
+                              .to = to,
+                              .bucket_elements = (*made)->options().bucket_elements};
+    const TransferPlan plan = plan_transfer(change, self);
+    const std::vector<MayRead> choices = {nullptr, [](int) { return false; },
+                                          [](int rank) { return rank == 3; }};
+    for (const MayRead& may_read : choices) {
+      std::int64_t expected = 0;
+      for (const Transfer& transfer : plan.receives) {
+        if (!may_read || may_read(transfer.peer)) expected += transfer.bytes;
+      }
+      const MoveResult there = (*made)->move(groups, {to, kBatch}, {.may_read = may_read});
+      ASSERT_TRUE(there.done) << there.error;
+      EXPECT_EQ(there.bytes_read, expected);
+      ASSERT_TRUE((*made)->move(groups, {from, kBatch}).done);
+    }
+  });
+}
+
+// A page of what rank 1 gives away cannot be read, by anyone.
+TEST(Move, FailedReadLeavesTheRunWhereItWas) {
+  ParallelPlan from = plan_of("pp=2,micro_batch=2"), to = from;
+  from.stage_layers = {2, 6};
+  to.stage_layers = {6, 2};
+  std::vector<double> disturbed, undisturbed;
+  for (const bool disturb : {true, false}) {
+    run_ranks(2, [&](int rank, GroupCache& groups) {
+      const Dataset data = open_builtin();
+      auto made = Trainer::create(groups, options_for("llama", from));
+      ASSERT_TRUE(made.has_value()) << made.error().message;
+      Trainer& trainer = **made;
+      std::int64_t consumed = 0;
+      std::vector<double> losses;
+      train(trainer, data, consumed, 3, &losses);
+      if (disturb) {
+        const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGE_SIZE));
+        void* page = nullptr;
+        for (const auto& parameters : trainer.parameters()) {
+          for (const Bucket& bucket : parameters->buckets()) {
+            for (const PlacedTensor& tensor : bucket.tensors) {
+              if (tensor.spec.name != "layers.3.mlp.down.weight") continue;
+              void* place = bucket.values.data_ptr<float>() + tensor.offset;
+              std::size_t space = static_cast<std::size_t>(tensor.size) * sizeof(float);
+              page = std::align(size, size, place, space);
+            }
+          }
+        }
+        ASSERT_EQ(page != nullptr, rank == 1);
+        const auto protect = [&](int how) { EXPECT_EQ(::mprotect(page, size, how), 0); };
+        const std::vector<Tensor> before = state_of(trainer);
+        if (rank == 1) {
+          trainer.set_move_hook([&](const std::string& phase) {
+            if (phase == "allocate") protect(PROT_NONE);
+          });
+        }
+        const MoveResult move = trainer.move(groups, {to, kBatch});
+        if (rank == 1) protect(PROT_READ | PROT_WRITE);
+        EXPECT_FALSE(move.done);
+        EXPECT_TRUE(move.error.starts_with("rank 0: cannot read rank 1's memory: ")) << move.error;
+        EXPECT_EQ(trainer.options().plan, from);
+        EXPECT_TRUE(equal(before, state_of(trainer)));
+      }
+      train(trainer, data, consumed, 3, &losses);
+      if (disturb) {
+        trainer.set_move_hook(nullptr);
+        const MoveResult move = trainer.move(groups, {to, kBatch});
+        EXPECT_TRUE(move.done) << move.error;
+      }
+      if (rank == 0) (disturb ? disturbed : undisturbed) = losses;
+    });
+  }
+  EXPECT_EQ(disturbed, undisturbed);
 }
 
 // Past the commit there is no way back: what goes wrong there reaches whoever called, as it is.

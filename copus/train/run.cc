@@ -139,10 +139,13 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
   const auto train = [&]() -> Result<void> {
-    COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, trainer_options));
-    if (options.adapt.controller.policy.adapt == Adapt::kFull) {
+    const auto reserve = [&] {
+      if (options.adapt.controller.policy.adapt != Adapt::kFull) return;
       reserve_memory(adaptation->largest_bytes, trainer_options.ranks_per_node);
-    }
+    };
+    reserve();  // for this layout
+    COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, trainer_options));
+    reserve();  // for one to move to
     LiveJob job(groups, options, data, *trainer, recorder ? &*recorder : nullptr, progress,
                 stop_asked);
     COPUS_TRY_VOID(job.begin(adaptation));

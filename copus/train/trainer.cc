@@ -6,7 +6,6 @@
 
 #include "copus/goodput/efficiency.h"
 #include "copus/train/agree.h"
-#include "copus/train/reshard.h"
 
 namespace copus {
 namespace {
@@ -273,90 +272,6 @@ void Trainer::take_waits(StepResult& result) const {
                             mesh().previous_backward, mesh().tied}) {
     if (group != nullptr) result.pp_wait_s += group->take_waited_s();
   }
-}
-
-MoveResult Trainer::move(GroupCache& groups, const Configuration& to) {
-  const auto begin = Clock::now();
-  MoveResult result;
-  TrainerOptions next = options_;
-  next.plan = to.plan;
-  next.global_batch = to.global_batch;
-  const auto finish = [&] {
-    if (result.done) options_ = next;
-    result.pause_s = since(begin);
-    return result;
-  };
-  if (same_placement(options_.plan, to.plan)) {
-    const Result<void> reshaped = layout_->reshape(next);
-    result.done = reshaped.has_value();
-    if (!result.done) result.error = reshaped.error().message;
-    return finish();
-  }
-
-  // Until the second vote the old layout is only read.
-  const Comm& world = *layout_->mesh.world;
-  std::unique_ptr<Layout> fresh;
-  const auto vote = [&](const std::string& trouble) {
-    const std::string mine =
-        trouble.empty() ? "" : fmt::format("rank {}: {}", mesh().rank, trouble);
-    result.error = first_said(world, options_.device, mine);
-    return result.error.empty();
-  };
-  const auto attempt = [](const auto& work) -> std::string {
-    try {
-      const Result<void> done = work();
-      return done ? "" : done.error().message;
-    } catch (const CommError&) {
-      throw;  // no vote can be taken
-    } catch (const std::exception& error) {
-      return first_line(error);
-    }
-  };
-  LayoutChange change{.model = options_.model,
-                      .from = options_.plan,
-                      .to = to.plan,
-                      .bucket_elements = options_.bucket_elements,
-                      .bf16 = options_.compute == Compute::kBf16,
-                      .ranks_per_node = options_.ranks_per_node};
-  TransferPlan transfer;
-  std::optional<Staging> staging;
-  auto phase = Clock::now();
-  const auto lap = [&] {
-    const double seconds = since(phase);
-    phase = Clock::now();
-    return seconds;
-  };
-  const std::string unprepared = attempt([&]() -> Result<void> {
-    COPUS_TRY_VOID(check_trainable(next));
-    COPUS_TRY_VOID(Mesh::create(groups, to.plan, options_.model));
-    result.groups_s = lap();
-    if (move_hook_) move_hook_("allocate");
-    COPUS_TRY(fresh, Layout::create(groups, next, ParameterStart::kUnset));
-    staging.emplace(options_.device, ReshardOptions{});
-    transfer = plan_transfer(change, mesh().rank);
-    return {};
-  });
-  if (!vote(unprepared)) return finish();
-  result.allocate_s = lap();
-
-  const std::string untransferred = attempt([&]() -> Result<void> {
-    reshard(transfer, change, *layout_, *fresh, world, *staging);
-    if (move_hook_) move_hook_("transfer");
-    return {};
-  });
-  if (!vote(untransferred)) return finish();
-  result.transfer_s = lap();
-
-  // The point of no return: the old state is freed before the new one takes its place on the
-  // device.
-  if (move_hook_) move_hook_("commit");
-  layout_.reset();
-  fresh->settle(next);
-  layout_ = std::move(fresh);
-  result.commit_s = lap();
-  result.bytes_moved = transfer.moved;
-  result.done = true;
-  return finish();
 }
 
 // Passes of whole micro-batches as long as all replicas have one, then of one sequence each; a

@@ -12,6 +12,7 @@
 #include "copus/train/adamw.h"
 #include "copus/train/data/dataset.h"
 #include "copus/train/layout.h"
+#include "copus/train/reshard.h"
 
 namespace copus {
 
@@ -73,6 +74,7 @@ struct MoveResult {
   double pause_s = 0;
   double groups_s = 0, allocate_s = 0, transfer_s = 0, commit_s = 0;
   std::int64_t bytes_moved = 0;  // between ranks, all together
+  std::int64_t bytes_read = 0;   // of these, by this rank from others' memory
 };
 
 class Trainer {
@@ -89,7 +91,7 @@ class Trainer {
   // Goes on with another plan and batch, the same weights, moments and samples. Between two steps,
   // on every rank alike. Where it is not possible the result says so and nothing has changed; an
   // exception is one after which the run cannot go on. REQUIRES: the plan is valid.
-  MoveResult move(GroupCache& groups, const Configuration& to);
+  MoveResult move(GroupCache& groups, const Configuration& to, const ReshardOptions& how = {});
 
   // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
   // happens there.
