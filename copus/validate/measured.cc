@@ -12,6 +12,8 @@ namespace copus {
 namespace {
 
 constexpr std::int64_t kMost = 1'000'000'000'000;
+// Of each dimension but dp: the product with kMaxGpus replicas is far from overflow.
+constexpr std::int64_t kMaxDimension = 10'000;
 
 // Columns that a run cannot be without.
 constexpr const char* kRequired[] = {"layers", "hidden", "heads", "seq_len", "gpu"};
@@ -19,8 +21,7 @@ constexpr const char* kRequired[] = {"layers", "hidden", "heads", "seq_len", "gp
 // The cells of one row by name, the first error kept.
 class Cells {
  public:
-  Cells(const CsvTable& table, const CsvTable::Row& row, const std::string& where,
-        MeasuredRun& run)
+  Cells(const CsvTable& table, const CsvTable::Row& row, const std::string& where, MeasuredRun& run)
       : table_(table), row_(row), where_(where), run_(run) {}
 
   // Empty where the column is absent too.
@@ -43,8 +44,13 @@ class Cells {
     }
     return integer(column);
   }
-  std::int64_t integer(std::string_view column) {
-    const Result<std::int64_t> value = parse_integer(text(column), at(column), 0, kMost);
+  // A number of ranks or sequences: one at least.
+  std::int64_t count_or(std::string_view column, std::int64_t fallback, std::int64_t most) {
+    if (!has(column)) return integer_or(column, fallback);
+    return integer(column, 1, most);
+  }
+  std::int64_t integer(std::string_view column, std::int64_t low = 0, std::int64_t high = kMost) {
+    const Result<std::int64_t> value = parse_integer(text(column), at(column), low, high);
     if (!value) fail(value.error());
     return value ? *value : 1;
   }
@@ -111,33 +117,34 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
 // Layers that do not divide go where the pipeline stays balanced, as engines do.
 void split_layers(const ModelSpec& model, ParallelPlan& plan) {
   const std::int64_t chunks = plan.pp * plan.vp;
-  if (chunks > model.layers || model.layers % chunks == 0) return;
+  if (chunks > std::min(model.layers, kMaxChunks) || model.layers % chunks == 0) return;
   plan.stage_layers = expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
 }
 
 void read_plan(Cells& cells, MeasuredRun& run) {
   ParallelPlan& plan = run.plan;
-  plan.tp = cells.integer_or("tp", 1);
-  plan.pp = cells.integer_or("pp", 1);
-  plan.cp = cells.integer_or("cp", 1);
-  plan.ep = cells.integer_or("ep", 1);
+  plan.tp = cells.count_or("tp", 1, kMaxDimension);
+  plan.pp = cells.count_or("pp", 1, kMaxDimension);
+  plan.cp = cells.count_or("cp", 1, kMaxDimension);
+  plan.ep = cells.count_or("ep", 1, kMaxDimension);
   const std::int64_t others = std::max<std::int64_t>(1, plan.tp * plan.pp * plan.cp);
   const std::int64_t gpus = cells.has("num_gpus") ? cells.integer("num_gpus") : 0;
-  plan.dp = cells.has("dp") || gpus == 0 ? cells.integer_or("dp", 1)
+  plan.dp = cells.has("dp") || gpus == 0 ? cells.count_or("dp", 1, kMaxGpus)
                                          : std::max<std::int64_t>(1, gpus / others);
   if (!cells.has("dp") && gpus > 0) cells.assume("dp", std::to_string(plan.dp));
   if (cells.text("vp").starts_with("max")) {
     // As many chunks of a rank as it has layers.
     plan.vp = std::max<std::int64_t>(1, run.model.layers / std::max<std::int64_t>(1, plan.pp));
   } else {
-    plan.vp = cells.integer_or("vp", 1);
+    plan.vp = cells.count_or("vp", 1, kMaxDimension);
   }
-  plan.micro_batch = cells.integer_or("micro_batch", 1);
+  plan.micro_batch = cells.count_or("micro_batch", 1, kMaxGpus);
   run.global_batch = cells.integer_or("global_batch", plan.dp * plan.micro_batch);
   plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
   plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
   const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
-  if (!recompute) cells.fail(make_error("{}: {}", cells.at("recompute"), recompute.error().message));
+  if (!recompute)
+    cells.fail(make_error("{}: {}", cells.at("recompute"), recompute.error().message));
   if (recompute) plan.recompute = *recompute;
 
   // An engine that has fewer sequences than replicas times micro-batches runs whole micro-batches.
@@ -195,8 +202,8 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   run.step_time_s = cells.number("step_time_s");
   run.peak_mem_gib = cells.number("peak_mem_gib");
   if (const auto rate = cells.number("tokens_per_s_per_gpu"); rate && !run.step_time_s) {
-    run.step_time_s = static_cast<double>(run.global_batch * run.seq_len) / *rate /
-                      static_cast<double>(std::max<std::int64_t>(1, run.plan.gpus()));
+    run.step_time_s = static_cast<double>(run.global_batch) * static_cast<double>(run.seq_len) /
+                      *rate / static_cast<double>(std::max<std::int64_t>(1, run.plan.gpus()));
   }
   const Result<ClusterSpec> cluster = read_cluster(cells, run.plan.gpus());
   if (cells.error()) return *cells.error();

@@ -157,6 +157,7 @@ TEST(MeasuredRun, WhatCannotBePricedSaysWhy) {
   EXPECT_NE(run_of({{"precision", "fp8"}}).problem, "");  // an A100 has no such units
   EXPECT_NE(run_of({{"heads", "0"}}).problem, "");
   EXPECT_NE(run_of({{"zero_stage", "7"}}).problem, "");
+  EXPECT_NE(run_of({{"layers", "999999999999"}, {"pp", "9999"}, {"vp", "9999"}}).problem, "");
 }
 
 TEST(MeasuredFile, ABadCellNamesLineColumnAndValue) {
@@ -168,6 +169,13 @@ TEST(MeasuredFile, ABadCellNamesLineColumnAndValue) {
   for (const char* value : {"fast", "nan", "inf", "0", "-1"}) {
     EXPECT_EQ(error_of({{"step_time_s", value}}).find("t.csv: line 7: step_time_s: got "), 0U)
         << value;
+  }
+  for (const char* column : {"tp", "pp", "cp", "ep", "dp", "vp", "micro_batch"}) {
+    EXPECT_EQ(
+        error_of({{column, "0"}})
+            .find(fmt::format("t.csv: line 7: {}: got \"0\"; want an integer from 1", column)),
+        0U)
+        << column;
   }
   EXPECT_EQ(error_of({{"recompute", "some"}}).find("t.csv: line 7: recompute: "), 0U);
   EXPECT_EQ(error_of({{"precision", "int4"}}).find("t.csv: line 7: "), 0U);
