@@ -19,6 +19,7 @@ needed=(
   "libbenchmark-dev benchmark/benchmark.h"
 )
 # Their absence is a warning: without the first the training engine is not built, without OpenBLAS it is slow, without
+# Ceres nothing is calibrated, without
 # SentencePiece `copus data` knows bytes alone, without python3-torch the engine is not checked against PyTorch, without
 # clang the fuzz targets are not built.
 optional=(
@@ -26,6 +27,7 @@ optional=(
   "libgloo-dev gloo/config.h"
   "libopenblas0-openmp -"
   "libtomlplusplus-dev toml++/toml.h"
+  "libceres-dev ceres/version.h"
   "libsentencepiece-dev sentencepiece_processor.h"
   "python3-torch -"
   "clang clang++"

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "apps/copus/common.h"
@@ -196,6 +197,7 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
 // gpus.json and frameworks/, to be named by COPUS_CATALOG.
 Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   Json gpus = Json::object();
+  std::map<std::string, double> network_of;  // Gb/s of the network in each entry; 0: none measured
   std::map<std::string, FrameworkProfile> profiles;
   for (const CalibrationRow& row : outcome.rows) {
     if (!row.run->problem.empty()) continue;
@@ -204,11 +206,12 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
     outcome.fitted.apply(cluster, profile);
     profiles[profile.name] = profile;
     // The usual network is the one of most bandwidth that was measured.
-    Json& entry = gpus[cluster.gpu.name];
-    const double known = entry.is_null() ? -1 : entry.at("node_network_gbps").get<double>();
     const double rate = cluster.nodes > 1 ? cluster.network.node_bandwidth / gigabits_per_s(1) : 0;
-    if (rate <= known) continue;
+    const auto [known, is_new] = network_of.try_emplace(cluster.gpu.name, rate);
+    if (!is_new && rate <= known->second) continue;
+    known->second = rate;
     if (cluster.nodes > 1) cluster.gpu.network = cluster.network;
+    Json& entry = gpus[cluster.gpu.name];
     entry = gpu_to_json(cluster.gpu);
     entry.erase("name");
   }
@@ -233,6 +236,10 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
 Result<int> run_calibration(std::span<const PricedRun> runs,
                             std::span<const FrameworkProfile* const> profiles,
                             const CalibrateArgs& args) {
+  if (!can_calibrate()) {
+    return make_error("--calibrate: this copus was built without the Ceres solver; want one built "
+                      "where libceres-dev is installed");
+  }
   std::vector<const MeasuredRun*> measured;
   for (const PricedRun& priced : runs) measured.push_back(priced.run);
   Outcome outcome;

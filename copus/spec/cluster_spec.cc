@@ -111,7 +111,7 @@ Result<void> check_precision(const GpuSpec& gpu, Precision p) {
 }
 
 double congestion_growth(std::int64_t nodes) {
-  const double x = static_cast<double>(nodes) / 64;
+  const double x = std::min(1.0, static_cast<double>(nodes) / 64);
   return x * x * x * x * x;
 }
 

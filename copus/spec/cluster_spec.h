@@ -83,7 +83,7 @@ struct GpuSpec {
 // An error that names the precisions the GPU has, when it has no units for `p`.
 Result<void> check_precision(const GpuSpec& gpu, Precision p);
 
-// (nodes / 64)^5: how congestion grows with the nodes of a job.
+// (nodes / 64)^5: how congestion grows with the nodes of a job. At most 1: none larger was seen.
 double congestion_growth(std::int64_t nodes);
 
 struct ClusterSpec {

@@ -47,7 +47,11 @@ struct CalibrationOptions {
   int iterations = 12;  // of each of three stages
 };
 
+// Whether this build has a solver.
+bool can_calibrate();
+
 // Rows without a step time, failed ones and those that cannot be priced are passed over.
+// REQUIRES: can_calibrate().
 Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOptions& options);
 
 // What each row costs with parameters fitted to the rows of other folds: the error of rows never

@@ -10,6 +10,7 @@ namespace copus {
 namespace {
 
 using Scope = ParameterScope;
+constexpr double kCatalog = Parameter::kNoPrior;
 
 Parameter gpu(const char* name, double low, double high, double prior, double spread,
               std::function<double&(GpuSpec&)> field, double scale = 1) {
@@ -62,8 +63,10 @@ const std::vector<Parameter>& calibration_parameters() {
           [](GpuSpec& g) -> double& { return g.efficiency.attention_forward; }),
       gpu("attention_backward", 0.1, 0.9, 0.5, 0.3,
           [](GpuSpec& g) -> double& { return g.efficiency.attention_backward; }),
-      gpu("memory", 0.3, 1, 0.8, 0.15, [](GpuSpec& g) -> double& { return g.efficiency.memory; }),
-      gpu("link_efficiency", 0.1, 1, 0.75, 0.2, [](GpuSpec& g) -> double& { return g.link_efficiency; }),
+      gpu("memory", 0.3, 0.95, 0.8, 0.15, [](GpuSpec& g) -> double& { return g.efficiency.memory; }),
+      // Measured apart, by collectives alone.
+      gpu("link_efficiency", 0.1, 1, kCatalog, 0.05,
+          [](GpuSpec& g) -> double& { return g.link_efficiency; }),
       network("network_efficiency", 0.02, 1, 0.85, 0.4, 0,
               [](NetworkSpec& n) -> double& { return n.efficiency; }),
       network("network_latency_us", 1, 500, 8, 0.7, 0,

@@ -19,11 +19,15 @@ enum class ParameterScope { kGpu, kNetwork, kFramework };
 enum class ParameterOf { kTime, kMemory };
 
 struct Parameter {
+  static constexpr double kNoPrior = -1;
+
   std::string name;  // as in a cluster file or in --assume
   ParameterOf of;
   ParameterScope scope;
   double low, high;  // in the name's unit
-  double prior;      // what would be thought of it of any GPU, network or framework
+  // What would be thought of it of any GPU, network or framework; kNoPrior: what the catalog says,
+  // because it was measured apart from training.
+  double prior;
   // One standard deviation of the belief in a starting value: of its logarithm where `unit` is
   // 0, else in units of `unit` (for those that may be zero).
   double spread;

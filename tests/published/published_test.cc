@@ -1,110 +1,81 @@
-// Step times that others have measured and published, predicted with the default options.
+// Step times and memory that others have measured and published, predicted with the catalog alone.
+// The bounds are a little above what the model reaches: it must not get worse unnoticed.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "copus/base/text.h"
-#include "copus/cost/step.h"
-#include "copus/spec/catalog.h"
+#include "copus/validate/accuracy.h"
 
 namespace copus {
 namespace {
 
-struct Row {
-  std::map<std::string, std::string, std::less<>> fields;
+const MeasuredFile& published() {
+  static const MeasuredFile file = read_measured(COPUS_PUBLISHED_CSV).value();
+  return file;
+}
 
-  const std::string& text(const char* column) const { return fields.at(column); }
-  std::int64_t integer(const char* column) const { return std::stoll(text(column)); }
-  double number(const char* column) const { return std::stod(text(column)); }
+std::vector<PricedRun> priced(const std::string& source) {
+  std::vector<PricedRun> runs;
+  for (const MeasuredRun& run : published().runs) {
+    if (run.source != source && !source.empty()) continue;
+    runs.push_back({&run, price(run, framework_profile(run.framework).value())});
+  }
+  return runs;
+}
+
+TEST(PublishedRuns, AreThirtyOrMoreAndEachSaysWhereItIsFrom) {
+  const CsvTable& table = published().table;
+  ASSERT_GE(table.rows.size(), 30u);
+  ASSERT_EQ(table.columns.back(), "citation");
+  for (const CsvTable::Row& row : table.rows) EXPECT_GT(row.cells.back().size(), 20u);
+  for (const MeasuredRun& run : published().runs) EXPECT_EQ(run.problem, "") << run.id;
+}
+
+struct Bound {
+  const char* source;
+  double mean, worst;  // absolute error of step time
 };
 
-// Rows by column name; lines that start with # are comments.
-std::vector<Row> read_rows(const char* path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  std::vector<std::string> columns;
-  std::vector<Row> rows;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string_view> cells = split(line, ',');
-    if (columns.empty()) {
-      columns.assign(cells.begin(), cells.end());
-      continue;
-    }
-    EXPECT_EQ(cells.size(), columns.size()) << line;
-    Row row;
-    for (std::size_t i = 0; i < columns.size(); ++i) row.fields.emplace(columns[i], cells[i]);
-    rows.push_back(std::move(row));
+class PublishedSource : public ::testing::TestWithParam<Bound> {};
+
+TEST_P(PublishedSource, IsPredictedWithinItsBounds) {
+  const std::vector<PricedRun> runs = priced(GetParam().source);
+  ASSERT_GE(runs.size(), 5u);
+  for (const PricedRun& run : runs) {
+    std::printf("%-22s %-26s %8.3f s measured, %8.3f s predicted (%+.1f%%)\n",
+                run.run->id.c_str(), short_name(run.run->plan).c_str(), *run.run->step_time_s,
+                run.price->step_time_s, 100 * run.signed_error());
+    EXPECT_LT(std::abs(run.signed_error()), GetParam().worst) << run.run->id;
   }
-  return rows;
+  const Accuracy accuracy = accuracy_of(runs, GetParam().source);
+  std::printf("%s: mean error %.1f%%\n", GetParam().source, 100 * *accuracy.mape);
+  EXPECT_LT(*accuracy.mape, GetParam().mean);
+  // They ran, so they fitted.
+  EXPECT_EQ(accuracy.fit.worked_no_fit, 0u);
 }
 
-constexpr std::int64_t kSeqLen = 2048;
+INSTANTIATE_TEST_SUITE_P(, PublishedSource,
+                         ::testing::Values(Bound{"arXiv 2205.05198", 0.05, 0.10},
+                                           Bound{"Zero Bubble", 0.06, 0.12},
+                                           Bound{"torchtitan", 0.08, 0.15},
+                                           Bound{"llm-foundry", 0.10, 0.25},
+                                           Bound{"vTrain", 0.12, 0.25},
+                                           Bound{"nanotron playbook", 0.12, 0.25}),
+                         [](const auto& info) {
+                           std::string name;
+                           for (const char c : std::string(info.param.source)) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+                           }
+                           return name;
+                         });
 
-ModelSpec model_of(const Row& row) {
-  ModelSpec model;
-  model.name = row.text("model");
-  model.family = "gpt2";
-  model.layers = row.integer("layers");
-  model.hidden = row.integer("hidden");
-  model.ffn = 4 * model.hidden;
-  model.heads = model.kv_heads = row.integer("heads");
-  model.head_dim = model.hidden / model.heads;
-  model.vocab = 51'200;
-  model.max_positions = kSeqLen;
-  model.gated_mlp = false;
-  model.tied_embeddings = true;
-  model.norm = Norm::kLayerNorm;
-  model.positions = Positions::kLearned;
-  model.qkv_bias = model.attention_out_bias = model.mlp_bias = true;
-  model.dropout = true;
-  return model;
-}
-
-ParallelPlan plan_of(const Row& row) {
-  ParallelPlan plan;
-  plan.tp = row.integer("tp");
-  plan.pp = row.integer("pp");
-  plan.vp = row.integer("vp");
-  plan.dp = row.integer("dp");
-  plan.micro_batch = row.integer("micro_batch");
-  plan.recompute = parse_recompute(row.text("recompute")).value();
-  plan.sp = row.integer("sp") == 1;
-  if (plan.vp > 1) plan.schedule = ScheduleKind::kInterleaved;
-  return plan;
-}
-
-TEST(PublishedStepTimes, OfMegatronOnA100sArePredictedWithinTenPercent) {
-  const std::vector<Row> rows = read_rows(COPUS_PUBLISHED_CSV);
-  ASSERT_EQ(rows.size(), 9u);
-  double sum = 0;
-  for (const Row& row : rows) {
-    const ModelSpec model = model_of(row);
-    ASSERT_TRUE(model.validate().has_value());
-    const ParallelPlan plan = plan_of(row);
-    const std::int64_t nodes = row.integer("gpus") / 8, batch = row.integer("global_batch");
-    const ClusterSpec cluster = cluster_of(catalog_gpu("A100-80GB-SXM").value(), nodes, 8).value();
-    const Result<void> valid = plan.validate(model, cluster, kSeqLen, batch);
-    ASSERT_TRUE(valid.has_value()) << valid.error().message;
-    const StepModel step(model, cluster, kSeqLen, batch, CostOptions());
-    const StepEstimate estimate = step.predict(plan);
-    const double measured = row.number("step_time_s");
-    const double error = estimate.time.v / measured - 1;
-    std::printf("%-5s %4lld GPUs %-26s %6.2f s measured, %6.2f s predicted (%+.1f%%)\n",
-                model.name.c_str(), static_cast<long long>(plan.gpus()), short_name(plan).c_str(),
-                measured, estimate.time.v, 100 * error);
-    EXPECT_LT(std::abs(error), 0.10) << model.name << ' ' << short_name(plan);
-    // They ran, so they fitted.
-    EXPECT_LE(estimate.memory.total(), step.capacity()) << model.name << ' ' << short_name(plan);
-    sum += std::abs(error);
-  }
-  std::printf("mean error %.1f%%\n", 100 * sum / static_cast<double>(rows.size()));
+TEST(PublishedRuns, AreWithinBoundsInAllAndInMemory) {
+  const Accuracy all = accuracy_of(priced(""), "all");
+  EXPECT_LT(*all.mape, 0.08);
+  EXPECT_LT(*all.memory_mape, 0.15);
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+#include "copus/cost/framework.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace copus {
+namespace {
+
+ModelSpec llama(std::int64_t layers, std::int64_t hidden, std::int64_t ffn) {
+  ModelSpec model;
+  model.layers = layers;
+  model.hidden = hidden;
+  model.ffn = ffn;
+  model.heads = model.kv_heads = 32;
+  model.head_dim = hidden / 32;
+  model.vocab = 131'072;
+  return model;
+}
+
+TEST(FrameworkProfiles, OfTheCatalogAllLoadAndPrintBack) {
+  const std::vector<std::string> names = framework_names();
+  ASSERT_GE(names.size(), 5u);
+  for (const std::string& name : names) {
+    const Result<FrameworkProfile> profile = framework_profile(name);
+    ASSERT_TRUE(profile.has_value()) << profile.error().message;
+    EXPECT_EQ(profile->name, name);
+    const Json printed = framework_to_json(*profile);
+    const Result<FrameworkProfile> again = framework_from_json(printed, "again");
+    ASSERT_TRUE(again.has_value()) << again.error().message;
+    EXPECT_EQ(framework_to_json(*again), printed) << name;
+  }
+}
+
+TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaults) {
+  EXPECT_EQ(default_framework().name, "megatron");
+  EXPECT_EQ(options_to_json(default_framework().options), options_to_json(CostOptions()));
+}
+
+TEST(FrameworkProfiles, RefuseWhatTheyDoNotKnow) {
+  const auto message = [](const Json& json) {
+    const Result<FrameworkProfile> profile = framework_from_json(json, "mine.json");
+    return profile ? std::string("accepted") : profile.error().message;
+  };
+  EXPECT_EQ(message({{"stage_balance", "fair"}}),
+            "mine.json: stage_balance: got fair; want even or cost");
+  EXPECT_NE(message({{"options", {{"elementwize", 2}}}}).find("elementwise"), std::string::npos);
+  EXPECT_NE(message({{"options", {{"elementwise", 0.5}}}}).find("got 0.5; want a number from 1"),
+            std::string::npos);
+  EXPECT_NE(message({{"option", Json::object()}}).find("option"), std::string::npos);
+  EXPECT_NE(message({{"options", 3}}).find("want an object"), std::string::npos);
+  const Result<FrameworkProfile> unknown = framework_profile("megatorn");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_NE(unknown.error().message.find("megatron"), std::string::npos);
+}
+
+TEST(StageLayers, ByCostGiveEveryLayerOnceAndFewerBeforeTheHead) {
+  for (const std::int64_t chunks : {2, 3, 4, 8, 16}) {
+    const ModelSpec model = llama(16, 2048, 8192);
+    const std::vector<std::int64_t> layers = stage_layers(model, chunks, StageBalance::kCost);
+    ASSERT_EQ(layers.size(), static_cast<std::size_t>(chunks));
+    EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), std::int64_t{0}), 16) << chunks;
+    EXPECT_LE(layers.back(), layers.front());
+  }
+  // A head of four layers' parameters: 20 shares, 10 of them are passed with the 11th layer.
+  EXPECT_EQ(stage_layers(llama(16, 2048, 8192), 2, StageBalance::kCost),
+            (std::vector<std::int64_t>{11, 5}));
+}
+
+TEST(StageLayers, AreEvenUnlessTheyDoNotDivide) {
+  EXPECT_TRUE(stage_layers(llama(16, 2048, 8192), 4, StageBalance::kEven).empty());
+  const std::vector<std::int64_t> layers =
+      stage_layers(llama(22, 2048, 8192), 8, StageBalance::kEven);
+  ASSERT_EQ(layers.size(), 8u);
+  EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), std::int64_t{0}), 22);
+  EXPECT_LE(*std::max_element(layers.begin(), layers.end()) -
+                *std::min_element(layers.begin(), layers.end()),
+            1);
+}
+
+}  // namespace
+}  // namespace copus

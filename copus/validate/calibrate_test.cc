@@ -1,0 +1,212 @@
+// Calibration on rows that the model itself made, with parameters that it is not told.
+#include "copus/validate/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+ModelSpec shape(std::int64_t layers, std::int64_t hidden) {
+  ModelSpec model;
+  model.name = std::to_string(hidden);
+  model.layers = layers;
+  model.hidden = hidden;
+  model.ffn = 3 * hidden;
+  model.heads = model.kv_heads = hidden / 128;
+  model.head_dim = 128;
+  model.vocab = 50'000;
+  model.max_positions = 2048;
+  return model;
+}
+
+// Runs of several shapes and layouts, each with the time and memory that `cluster` and `profile`
+// would give it, and `noise` of relative error.
+std::vector<MeasuredRun> made_runs(const std::function<void(ClusterSpec&, FrameworkProfile&)>& truth,
+                                   double noise, std::size_t count) {
+  std::vector<MeasuredRun> runs;
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> error(0, noise);
+  for (const std::int64_t hidden : {1024, 2048, 4096}) {
+    for (const std::int64_t nodes : {1, 2, 4}) {
+      for (const std::int64_t tp : {1, 2, 4}) {
+        for (const std::int64_t pp : {1, 2}) {
+          for (const std::int64_t micro_batch : {1, 4}) {
+            MeasuredRun run;
+            run.model = shape(16, hidden);
+            run.cluster = cluster_of(catalog_gpu("A100-80GB-SXM").value(), nodes, 8).value();
+            run.source = "made";
+            run.framework = "megatron";
+            run.plan.tp = tp;
+            run.plan.pp = pp;
+            run.plan.dp = run.cluster.gpus() / tp / pp;
+            run.plan.micro_batch = micro_batch;
+            run.seq_len = 2048;
+            run.global_batch = 256;
+            ClusterSpec cluster = run.cluster;
+            FrameworkProfile profile = default_framework();
+            truth(cluster, profile);
+            const RunPrice price = copus::price(run, cluster, profile).value();
+            run.step_time_s = price.step_time_s * std::exp(error(random));
+            run.peak_mem_gib = price.peak_mem_gib * std::exp(error(random));
+            runs.push_back(std::move(run));
+          }
+        }
+      }
+    }
+  }
+  std::shuffle(runs.begin(), runs.end(), random);
+  runs.resize(std::min(count, runs.size()));
+  return runs;
+}
+
+std::vector<CalibrationRow> rows_of(const std::vector<MeasuredRun>& runs) {
+  std::vector<const MeasuredRun*> pointers;
+  for (const MeasuredRun& run : runs) pointers.push_back(&run);
+  const std::vector<const FrameworkProfile*> profiles(runs.size(), &default_framework());
+  return balanced_rows(pointers, profiles);
+}
+
+const FittedParameter& find(const Calibration& calibration, const std::string& name) {
+  const auto found = std::find_if(calibration.parameters.begin(), calibration.parameters.end(),
+                                  [&](const FittedParameter& p) { return p.name == name; });
+  EXPECT_NE(found, calibration.parameters.end()) << name;
+  return *found;
+}
+
+double mean_error(const std::vector<MeasuredRun>& runs,
+                  const std::vector<std::optional<RunPrice>>& prices) {
+  double sum = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    sum += std::abs(prices[i]->step_time_s / *runs[i].step_time_s - 1);
+  }
+  return sum / static_cast<double>(runs.size());
+}
+
+std::vector<std::optional<RunPrice>> prices(const std::vector<MeasuredRun>& runs,
+                                            const Calibration& calibration) {
+  std::vector<std::optional<RunPrice>> all;
+  for (const MeasuredRun& run : runs) all.push_back(price(run, default_framework(), calibration));
+  return all;
+}
+
+void slower(ClusterSpec& cluster, FrameworkProfile& profile) {
+  cluster.gpu.efficiency.matmul *= 0.75;
+  cluster.network.efficiency = 0.3;
+  profile.options.elementwise = 2.5;
+  profile.options.host_layer_forward = microseconds(1500);
+  profile.options.activation_scale = 1.6;
+}
+
+class CalibrationTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_calibrate()) GTEST_SKIP() << "built without a solver";
+  }
+};
+
+TEST_F(CalibrationTest, FindsTheParametersThatMadeTheRows) {
+  const std::vector<MeasuredRun> runs = made_runs(slower, 0.02, 1000);
+  const Calibration fitted = calibrate(rows_of(runs), {});
+  const Calibration none;
+  EXPECT_GT(mean_error(runs, prices(runs, none)), 0.2);
+  EXPECT_LT(mean_error(runs, prices(runs, fitted)), 0.03);
+  // Each within its own interval, or a few percent where that is very tight.
+  const auto near = [&](const std::string& name, double truth) {
+    const FittedParameter& p = find(fitted, name);
+    EXPECT_GT(truth, p.low * 0.95) << name;
+    EXPECT_LT(truth, p.high * 1.05) << name;
+  };
+  EXPECT_TRUE(find(fitted, "matmul").informed);
+  EXPECT_TRUE(find(fitted, "host_layer_forward_us").informed);
+  EXPECT_FALSE(find(fitted, "attention_rate").informed && find(fitted, "straggler").informed);
+  near("matmul", 0.75 * catalog_gpu("A100-80GB-SXM")->efficiency.matmul);
+  near("elementwise", 2.5);
+  near("host_layer_forward_us", 1500);
+  near("network_efficiency", 0.3);
+  near("activation_scale", 1.6);
+}
+
+TEST_F(CalibrationTest, OfTwentyRowsHoldsOnRowsNeverSeen) {
+  const std::vector<MeasuredRun> all = made_runs(slower, 0.02, 1000);
+  const std::vector<MeasuredRun> few(all.begin(), all.begin() + 20);
+  const std::vector<MeasuredRun> unseen(all.begin() + 20, all.end());
+  const Calibration fitted = calibrate(rows_of(few), {});
+  EXPECT_LT(mean_error(unseen, prices(unseen, fitted)), 0.08);
+}
+
+TEST_F(CalibrationTest, IsNotMovedByAFewWildReadings) {
+  std::vector<MeasuredRun> runs = made_runs(slower, 0.02, 1000);
+  const std::vector<MeasuredRun> right = runs;
+  for (std::size_t i = 0; i < runs.size(); i += 10) *runs[i].step_time_s *= 6;
+  const Calibration fitted = calibrate(rows_of(runs), {});
+  EXPECT_LT(mean_error(right, prices(right, fitted)), 0.05);
+}
+
+TEST_F(CalibrationTest, KeepsWhatItIsToldTo) {
+  const std::vector<MeasuredRun> runs = made_runs(slower, 0.02, 40);
+  CalibrationOptions options;
+  options.keep = {"A100"};
+  const Calibration fitted = calibrate(rows_of(runs), options);
+  for (const FittedParameter& p : fitted.parameters) EXPECT_NE(p.key, "A100") << p.name;
+  ClusterSpec cluster = runs[0].cluster;
+  FrameworkProfile profile = default_framework();
+  fitted.apply(cluster, profile);
+  EXPECT_EQ(cluster.gpu.efficiency.matmul, runs[0].cluster.gpu.efficiency.matmul);
+  EXPECT_NE(profile.options.elementwise, default_framework().options.elementwise);
+}
+
+TEST_F(CalibrationTest, WithoutRowsChangesNothing) {
+  const Calibration fitted = calibrate({}, {});
+  EXPECT_TRUE(fitted.parameters.empty());
+}
+
+TEST_F(CalibrationTest, PricesAFoldWithoutItsOwnRows) {
+  // One model's readings are all double: priced with the others' parameters it must be half.
+  std::vector<MeasuredRun> runs = made_runs([](ClusterSpec&, FrameworkProfile&) {}, 0.0, 60);
+  std::vector<std::string> folds;
+  for (MeasuredRun& run : runs) {
+    if (run.model.hidden == 4096) *run.step_time_s *= 2;
+    folds.push_back(run.model.name);
+  }
+  std::size_t reported = 0;
+  const auto out = cross_validate(rows_of(runs), folds, {},
+                                  [&](std::size_t done, std::size_t) { reported = done; });
+  EXPECT_EQ(reported, 3u);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].model.hidden != 4096) continue;
+    EXPECT_LT(out[i]->step_time_s / *runs[i].step_time_s, 0.75);
+  }
+}
+
+TEST(Parameters, HaveRangesThatHoldTheirPriorsAndTheCatalog) {
+  for (const Parameter& p : calibration_parameters()) {
+    if (p.prior != Parameter::kNoPrior) {
+      EXPECT_LE(p.low, p.prior) << p.name;
+      EXPECT_LE(p.prior, p.high) << p.name;
+    }
+    EXPECT_GT(p.spread, 0) << p.name;
+    for (const std::string& framework : framework_names()) {
+      ClusterSpec cluster = cluster_of(catalog_gpu("H100-80GB-SXM").value(), 2, 8).value();
+      FrameworkProfile profile = framework_profile(framework).value();
+      const double value = p.field(cluster, profile.options) / p.scale;
+      EXPECT_LE(p.low, value * (1 + 1e-9)) << p.name << ' ' << framework;
+      EXPECT_LE(value, p.high * (1 + 1e-9)) << p.name << ' ' << framework;
+    }
+  }
+}
+
+TEST(Parameters, OfCardsThatDifferInMemoryAreOne) {
+  EXPECT_EQ(gpu_family("A100-40GB-SXM"), "A100");
+  EXPECT_EQ(gpu_family("A100-80GB-SXM"), "A100");
+  EXPECT_EQ(gpu_family("A100-80GB-PCIE"), "A100-PCIE");
+  EXPECT_EQ(gpu_family("H100-96GB-500W"), "H100-500W");
+}
+
+}  // namespace
+}  // namespace copus

@@ -1,0 +1,165 @@
+// calibrate() on the Ceres solver.
+#include "copus/validate/calibrate.h"
+
+#include <ceres/ceres.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+namespace copus {
+namespace {
+
+// A parameter of one GPU, network or framework, as the solver sees it.
+struct Unknown {
+  const Parameter* parameter;
+  std::string key;
+  double start;  // in the name's unit
+  double x;      // what the solver turns
+
+  double to_x(double value) const {
+    return parameter->unit > 0 ? value / parameter->unit : std::log(value);
+  }
+  double value_of(double at) const {
+    return parameter->unit > 0 ? at * parameter->unit : std::exp(at);
+  }
+};
+
+// log(predicted / measured) of a row's time or memory, as a function of the unknowns that it
+// depends on.
+class RowError {
+ public:
+  RowError(const CalibrationRow& row, ParameterOf of, std::vector<const Unknown*> unknowns,
+           double row_error)
+      : row_(row), of_(of), unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
+
+  bool operator()(double const* const* x, double* residual) const {
+    ClusterSpec cluster = row_.run->cluster;
+    FrameworkProfile profile = *row_.profile;
+    for (std::size_t i = 0; i < unknowns_.size(); ++i) {
+      const Parameter& p = *unknowns_[i]->parameter;
+      p.field(cluster, profile.options) = unknowns_[i]->value_of(x[i][0]) * p.scale;
+    }
+    constexpr std::int64_t kActions = 1'000;  // a solver asks many times
+    const std::optional<RunPrice> priced = price(*row_.run, cluster, profile, kActions);
+    const double ratio = of_ == ParameterOf::kTime ? priced->step_time_s / *row_.run->step_time_s
+                                                   : priced->peak_mem_gib / *row_.run->peak_mem_gib;
+    residual[0] = std::log(ratio) * scale_;
+    return std::isfinite(residual[0]);
+  }
+
+ private:
+  CalibrationRow row_;
+  ParameterOf of_;
+  std::vector<const Unknown*> unknowns_;
+  double scale_;
+};
+
+// How far a parameter has come from what was thought of it.
+struct Belief {
+  double mean, spread;
+  template <typename T>
+  bool operator()(const T* x, T* residual) const {
+    residual[0] = (x[0] - mean) / spread;
+    return true;
+  }
+};
+
+bool usable(const CalibrationRow& row, ParameterOf of) {
+  if (row.run->failed || !row.run->problem.empty()) return false;
+  return of == ParameterOf::kTime ? row.run->step_time_s.has_value()
+                                  : row.run->peak_mem_gib.has_value();
+}
+
+}  // namespace
+
+bool can_calibrate() { return true; }
+
+Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOptions& options) {
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<Unknown>> unknowns;
+  ceres::Problem::Options ownership;
+  ownership.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  // What is far off counts less; how far that is shrinks from stage to stage, so that a start far
+  // from the truth does not take most rows for mistakes.
+  ceres::LossFunctionWrapper loss(nullptr, ceres::TAKE_OWNERSHIP);
+  ceres::Problem problem(ownership);
+  const auto add_row = [&](const CalibrationRow& row, ParameterOf of) {
+    if (!usable(row, of)) return;
+    std::vector<const Unknown*> own;
+    std::vector<double*> blocks;
+    for (const Parameter& p : calibration_parameters()) {
+      if (p.of != of) continue;
+      if (p.scope == ParameterScope::kNetwork && row.run->cluster.nodes < 2) continue;
+      const std::string key = scope_key(p.scope, row.run->cluster, *row.profile);
+      if (std::find(options.keep.begin(), options.keep.end(), key) != options.keep.end()) continue;
+      std::unique_ptr<Unknown>& unknown = unknowns[{key, p.name}];
+      if (unknown == nullptr) {
+        ClusterSpec cluster = row.run->cluster;
+        FrameworkProfile profile = *row.profile;
+        const double start =
+            options.from_scratch && p.prior != Parameter::kNoPrior
+                ? p.prior
+                : std::clamp(p.field(cluster, profile.options) / p.scale, p.low, p.high);
+        unknown = std::make_unique<Unknown>(Unknown{&p, key, start, 0});
+        unknown->x = unknown->to_x(start) + (p.is_floor ? 2 * p.spread : 0);
+      }
+      own.push_back(unknown.get());
+      blocks.push_back(&unknown->x);
+    }
+    if (own.empty()) return;  // nothing of it may be turned
+    ceres::NumericDiffOptions steps;
+    steps.relative_step_size = 1e-4;
+    auto* cost = new ceres::DynamicNumericDiffCostFunction<RowError, ceres::FORWARD>(
+        new RowError(row, of, own, options.row_error), ceres::TAKE_OWNERSHIP, steps);
+    for (std::size_t i = 0; i < blocks.size(); ++i) cost->AddParameterBlock(1);
+    cost->SetNumResiduals(1);
+    problem.AddResidualBlock(cost, &loss, blocks);
+  };
+  for (const CalibrationRow& row : rows) {
+    add_row(row, ParameterOf::kTime);
+    add_row(row, ParameterOf::kMemory);
+  }
+  for (const auto& [name, unknown] : unknowns) {
+    const Parameter& p = *unknown->parameter;
+    problem.AddResidualBlock(
+        new ceres::AutoDiffCostFunction<Belief, 1, 1>(
+            new Belief{unknown->to_x(unknown->start), p.spread}),
+        nullptr, &unknown->x);
+    problem.SetParameterLowerBound(&unknown->x, 0, unknown->to_x(std::max(p.low, p.unit > 0 ? 0.0 : 1e-9)));
+    problem.SetParameterUpperBound(&unknown->x, 0, unknown->to_x(p.high));
+  }
+  ceres::Solver::Options solver;
+  solver.max_num_iterations = options.iterations;
+  solver.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+  solver.function_tolerance = 1e-3;
+  solver.num_threads = 2;
+  solver.logging_type = ceres::SILENT;
+  for (const double scale : {12.0, 4.0, 1.5}) {
+    loss.Reset(new ceres::CauchyLoss(scale), ceres::TAKE_OWNERSHIP);
+    ceres::Solver::Summary summary;
+    ceres::Solve(solver, &problem, &summary);
+  }
+
+  ceres::Covariance::Options covariance_options;
+  covariance_options.algorithm_type = ceres::DENSE_SVD;
+  covariance_options.null_space_rank = -1;
+  ceres::Covariance covariance(covariance_options);
+  std::vector<std::pair<const double*, const double*>> wanted;
+  for (const auto& [name, unknown] : unknowns) wanted.emplace_back(&unknown->x, &unknown->x);
+  const bool known = !wanted.empty() && covariance.Compute(wanted, &problem);
+  Calibration result;
+  for (const auto& [name, unknown] : unknowns) {
+    const Parameter& p = *unknown->parameter;
+    double variance = p.spread * p.spread;
+    if (known) covariance.GetCovarianceBlock(&unknown->x, &unknown->x, &variance);
+    const double reach = 1.96 * std::sqrt(std::max(0.0, variance));
+    const auto within = [&](double x) { return std::clamp(unknown->value_of(x), p.low, p.high); };
+    result.parameters.push_back({unknown->key, p.name, unknown->start, within(unknown->x),
+                                 within(unknown->x - reach), within(unknown->x + reach),
+                                 variance < 0.5 * p.spread * p.spread});
+  }
+  return result;
+}
+
+}  // namespace copus
