@@ -186,10 +186,11 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
   if (largest == nullptr) {
     return make_error("--calibrate: got no row that can be priced; want at least one");
   }
-  ClusterSpec cluster = largest->run->cluster;
+  ClusterSpec cluster = cluster_of_run(*largest->run, *largest->profile);
   FrameworkProfile profile = *largest->profile;
   outcome.fitted.apply(cluster, profile);
   cluster.name = fs::path(path).stem().string();
+  profile.network = Json();  // the cluster's own from here on
   cluster.framework = framework_to_json(profile);
   return cluster_to_json(cluster).dump(2) + "\n";
 }
@@ -197,23 +198,27 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
 // gpus.json and frameworks/, to be named by COPUS_CATALOG.
 Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   Json gpus = Json::object();
-  std::map<std::string, double> network_of;  // Gb/s of the network in each entry; 0: none measured
   std::map<std::string, FrameworkProfile> profiles;
+  std::map<std::string, std::set<std::string>> networks;  // of each framework
   for (const CalibrationRow& row : outcome.rows) {
     if (!row.run->problem.empty()) continue;
-    ClusterSpec cluster = row.run->cluster;
+    ClusterSpec cluster = cluster_of_run(*row.run, *row.profile);
     FrameworkProfile profile = *row.profile;
     outcome.fitted.apply(cluster, profile);
-    profiles[profile.name] = profile;
-    // The usual network is the one of most bandwidth that was measured.
-    const double rate = cluster.nodes > 1 ? cluster.network.node_bandwidth / gigabits_per_s(1) : 0;
-    const auto [known, is_new] = network_of.try_emplace(cluster.gpu.name, rate);
-    if (!is_new && rate <= known->second) continue;
-    known->second = rate;
-    if (cluster.nodes > 1) cluster.gpu.network = cluster.network;
-    Json& entry = gpus[cluster.gpu.name];
-    entry = gpu_to_json(cluster.gpu);
-    entry.erase("name");
+    gpus[cluster.gpu.name] = gpu_to_json(cluster.gpu);
+    gpus[cluster.gpu.name].erase("name");
+    const auto [known, is_new] = profiles.try_emplace(profile.name, profile);
+    if (cluster.nodes < 2) continue;
+    networks[profile.name].insert(scope_key(ParameterScope::kNetwork, cluster, profile));
+    const Json whole = cluster_to_json(cluster);
+    for (const char* key : {"network_efficiency", "network_latency_us", "network_base_latency_us",
+                            "network_scale_penalty", "network_congestion"}) {
+      known->second.network[key] = whole.at(key);
+    }
+  }
+  // A profile has room for one.
+  for (const auto& [name, keys] : networks) {
+    if (keys.size() > 1) profiles.at(name).network = Json();
   }
   std::error_code failed;
   fs::create_directories(folder / "frameworks", failed);

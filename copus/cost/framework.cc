@@ -40,10 +40,16 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   fields.ignore("note");
   fields.ignore("source");
   const Json& options = fields.child("options");
+  profile.network = fields.child("network");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   if (balance != "even" && balance != "cost") {
     return make_error("{}: stage_balance: got {}; want even or cost", where, balance);
+  }
+  if (!profile.network.is_null()) {
+    // Tried on any cluster, so that a wrong key shows here.
+    ClusterSpec any = cluster_of(catalog_gpu("H100-80GB-SXM").value(), 2, 8).value();
+    COPUS_TRY(any, apply_cluster_json(std::move(any), profile.network, where + ": network"));
   }
   if (balance == "cost") profile.stage_balance = StageBalance::kCost;
   if (options.is_null()) return profile;
@@ -59,6 +65,7 @@ Json framework_to_json(const FrameworkProfile& profile) {
   json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
   json["gpt_dropout"] = profile.gpt_dropout;
   json["logs_first_rank"] = profile.logs_first_rank;
+  if (!profile.network.is_null()) json["network"] = profile.network;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");
   return json;

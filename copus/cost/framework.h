@@ -29,6 +29,10 @@ struct FrameworkProfile {
   StageBalance stage_balance = StageBalance::kEven;
   bool gpt_dropout = false;    // GPT shapes are trained with dropout
   bool logs_first_rank = false;  // the peak memory that it reports is rank 0's, not the largest
+  // Keys of a cluster file's network (network_latency_us, …) as they were on the cluster that its
+  // published runs come from, which tables do not name; null: nothing known. For pricing such
+  // tables: a plan is for the cluster that it names.
+  Json network;
 };
 
 // Layers of each of `chunks` chunks under a balance. Empty: the same number each.

@@ -54,7 +54,8 @@ std::vector<CalibrationRow> balanced_rows(std::span<const MeasuredRun* const> ru
 
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile,
                               const Calibration& calibration) {
-  ClusterSpec cluster = run.cluster;
+  if (!run.problem.empty()) return std::nullopt;
+  ClusterSpec cluster = cluster_of_run(run, profile);
   FrameworkProfile fitted = profile;
   calibration.apply(cluster, fitted);
   return price(run, cluster, fitted);

@@ -32,10 +32,13 @@ class RowError {
  public:
   RowError(const CalibrationRow& row, ParameterOf of, std::vector<const Unknown*> unknowns,
            double row_error)
-      : row_(row), of_(of), unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
+      : row_(row),
+        cluster_(cluster_of_run(*row.run, *row.profile)),
+        of_(of),
+        unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
 
   bool operator()(double const* const* x, double* residual) const {
-    ClusterSpec cluster = row_.run->cluster;
+    ClusterSpec cluster = cluster_;
     FrameworkProfile profile = *row_.profile;
     for (std::size_t i = 0; i < unknowns_.size(); ++i) {
       const Parameter& p = *unknowns_[i]->parameter;
@@ -51,6 +54,7 @@ class RowError {
 
  private:
   CalibrationRow row_;
+  ClusterSpec cluster_;
   ParameterOf of_;
   std::vector<const Unknown*> unknowns_;
   double scale_;
@@ -95,7 +99,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
       if (std::find(options.keep.begin(), options.keep.end(), key) != options.keep.end()) continue;
       std::unique_ptr<Unknown>& unknown = unknowns[{key, p.name}];
       if (unknown == nullptr) {
-        ClusterSpec cluster = row.run->cluster;
+        ClusterSpec cluster = cluster_of_run(*row.run, *row.profile);
         FrameworkProfile profile = *row.profile;
         const double start =
             options.from_scratch && p.prior != Parameter::kNoPrior

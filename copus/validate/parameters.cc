@@ -130,7 +130,8 @@ std::string scope_key(ParameterScope scope, const ClusterSpec& cluster,
   const std::string family = gpu_family(cluster.gpu.name);
   if (scope == ParameterScope::kGpu) return family;
   if (scope == ParameterScope::kFramework) return profile.name;
-  return fmt::format("{}, {:.0f} Gb/s", family, cluster.network.node_bandwidth.v * 8e-9);
+  return fmt::format("{}, {:.0f} Gb/s, {}", family,
+                     cluster.network.node_bandwidth / gigabits_per_s(1), profile.name);
 }
 
 }  // namespace copus

@@ -12,7 +12,8 @@
 
 namespace copus {
 
-// Whose property it is: all runs with the same GPU, network or framework share one value.
+// Whose property it is: all runs with the same GPU, network or framework share one value. Tables do
+// not name clusters: runs of one framework with the same GPUs and network rate count as of one.
 enum class ParameterScope { kGpu, kNetwork, kFramework };
 
 // What it has a bearing on.

@@ -2,8 +2,17 @@
 
 namespace copus {
 
+ClusterSpec cluster_of_run(const MeasuredRun& run, const FrameworkProfile& profile) {
+  if (profile.network.is_null() || run.cluster.nodes < 2) return run.cluster;
+  const Result<ClusterSpec> known =
+      apply_cluster_json(run.cluster, profile.network, profile.name + ": network");
+  COPUS_CHECK(known.has_value());  // the profile's reader has tried it
+  return *known;
+}
+
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile) {
-  return price(run, run.cluster, profile);
+  if (!run.problem.empty()) return std::nullopt;
+  return price(run, cluster_of_run(run, profile), profile);
 }
 
 std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,

@@ -16,6 +16,9 @@ struct RunPrice {
   bool fits = false;         // every rank within its GPU's memory
 };
 
+// The run's cluster, with what is known of the network that the framework's runs had.
+ClusterSpec cluster_of_run(const MeasuredRun& run, const FrameworkProfile& profile);
+
 // Nothing where run.problem says why.
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile);
 // On another cluster of the same shape; `max_actions` as StepModel::predict().
