@@ -144,6 +144,8 @@ void draw_axes(Page& page, const LogAxis& axis) {
   // Over a few decades there is room for every label; beyond, for those of some decades.
   const int steps = axis.last - axis.first;
   const int labelled = steps <= 13 ? 1 : 3 * (1 + steps / 27);
+  constexpr double kNameWidth = 46;  // of the longest name: closer ones would touch
+  double last_name = -kNameWidth;
   for (int step = axis.first; step <= axis.last; ++step) {
     const double seconds = tick(step);
     const double x = axis.x(seconds), y = axis.y(seconds);
@@ -151,7 +153,10 @@ void draw_axes(Page& page, const LogAxis& axis) {
     page.add("<path d='M{:.1f} {}V{}M{} {:.1f}H{}' class='grid{}'/>\n", x, kPlotY, kPlotY + kSide,
              kPlotX, y, kPlotX + kSide, is_decade ? " decade" : "");
     if (step % labelled != 0) continue;
-    page.text(x, kPlotY + kSide + 17, tick_name(seconds), "text-anchor='middle' class='small'");
+    if (x - last_name >= kNameWidth) {
+      page.text(x, kPlotY + kSide + 17, tick_name(seconds), "text-anchor='middle' class='small'");
+      last_name = x;
+    }
     page.text(kPlotX - 7, y + 4, tick_name(seconds), "text-anchor='end' class='small'");
   }
   page.add("<rect x='{}' y='{}' width='{}' height='{}' class='plot'/>\n", kPlotX, kPlotY, kSide,
