@@ -103,7 +103,8 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
     rows.push_back({p.key, p.name, fmt::format("{:.4g}", p.start), fmt::format("{:.4g}", p.value),
                     fmt::format("{:.4g} to {:.4g}", p.low, p.high)});
   }
-  fmt::print("fitted in {}\n\n{}\n", human_seconds(outcome.seconds),
+  fmt::print("fitted in {}{}\n\n{}\n", human_seconds(outcome.seconds),
+             outcome.fitted.converged ? "" : "; the solver did not come to an end that it trusts",
              format_table({"of", "<parameter", "before", "fitted", "95% interval"}, rows));
   if (silent > 0) {
     fmt::print("{} others stay close to what they were: the rows say little about them\n\n",
@@ -124,6 +125,7 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
 Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
   Json json;
   json["seconds"] = outcome.seconds;
+  json["converged"] = outcome.fitted.converged;
   for (const FittedParameter& p : outcome.fitted.parameters) {
     json["parameters"].push_back({{"of", p.key},
                                   {"name", p.name},
@@ -216,9 +218,11 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
       known->second.network[key] = whole.at(key);
     }
   }
-  // A profile has room for one.
   for (const auto& [name, keys] : networks) {
-    if (keys.size() > 1) profiles.at(name).network = Json();
+    if (keys.size() < 2) continue;
+    profiles.at(name).network = Json();
+    fmt::print(stderr, "copus: {} has runs of {} networks, and a profile room for one: none is "
+               "written ({})\n", name, keys.size(), fmt::join(keys, "; "));
   }
   std::error_code failed;
   fs::create_directories(folder / "frameworks", failed);
@@ -253,6 +257,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   options.from_scratch = args.from_scratch;
   std::set<std::string> keys;
   for (const CalibrationRow& row : outcome.rows) {
+    if (!row.run->problem.empty()) continue;
     for (const ParameterScope scope :
          {ParameterScope::kGpu, ParameterScope::kNetwork, ParameterScope::kFramework}) {
       keys.insert(scope_key(scope, row.run->cluster, *row.profile));
@@ -266,6 +271,15 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
       }
       options.keep.emplace_back(key);
     }
+  }
+  const auto is_usable = [](const PricedRun& priced) {
+    return priced.timed() || (priced.price && !priced.run->failed && priced.run->peak_mem_gib);
+  };
+  if (std::none_of(runs.begin(), runs.end(), is_usable)) {
+    return make_error(
+        "--calibrate: got {} rows, none of which worked, can be priced and has a step_time_s or "
+        "peak_mem_gib; want at least one",
+        runs.size());
   }
   const bool to_file = args.to.ends_with(".json");
   if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refused before any work
@@ -293,7 +307,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   }
   print_text(runs, outcome);
   fmt::print("\nwritten to {}: {}\n", args.to,
-             to_file ? "give it as --cluster to plan, predict, traffic or train"
+             to_file ? "give it as --cluster to plan, predict or traffic"
                      : "name it by COPUS_CATALOG");
   return kOk;
 }

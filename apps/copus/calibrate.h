@@ -12,7 +12,7 @@ namespace copus {
 
 struct CalibrateArgs {
   std::string to;    // a cluster file (.json), or a folder as COPUS_CATALOG names one
-  std::string keep;  // comma-separated: GPUs, networks or frameworks that stay as they are
+  std::string keep;  // separated by ";": GPUs, networks or frameworks that stay as they are
   bool from_scratch = false;
   bool json = false;
 };

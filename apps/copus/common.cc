@@ -90,7 +90,7 @@ Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterS
   const Json& own = cluster.framework;
   if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
   if (!own.is_null()) return framework_from_json(own, cluster.name + ": framework");
-  return default_framework();
+  return framework_profile(kDefaultFramework);
 }
 
 }  // namespace
@@ -146,9 +146,6 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
     plan.dp = job.cluster.gpus() / others;
   }
   COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch));
-  if (plan.stage_layers.empty() && job.framework.stage_balance == StageBalance::kCost) {
-    plan.stage_layers = stage_layers(job.model, plan.pp * plan.vp, StageBalance::kCost);
-  }
   return plan;
 }
 

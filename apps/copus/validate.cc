@@ -53,11 +53,14 @@ class Profiles {
   // `name`: of all rows; empty: each row states its own.
   static Result<Profiles> create(const std::string& name, const std::string& assume) {
     Profiles profiles;
-    profiles.assume_ = assume;
-    FrameworkProfile fallback = default_framework();
-    if (!name.empty()) {
-      COPUS_TRY(fallback, framework_profile(name));
-      profiles.is_fixed_ = true;
+    COPUS_TRY(FrameworkProfile fallback,
+              framework_profile(name.empty() ? kDefaultFramework : name));
+    profiles.is_fixed_ = !name.empty();
+    // All of them now: one that cannot be read is an error, not a framework without a profile.
+    for (const std::string& each : framework_names()) {
+      COPUS_TRY(FrameworkProfile profile, framework_profile(each));
+      COPUS_TRY(profile.options, apply_assumptions(profile.options, assume));
+      profiles.known_.emplace(each, std::move(profile));
     }
     COPUS_TRY(fallback.options, apply_assumptions(fallback.options, assume));
     profiles.fallback_ = std::move(fallback);
@@ -67,31 +70,16 @@ class Profiles {
   // Notes in the run, and in the validation, where another than the stated one is used.
   const FrameworkProfile& of(MeasuredRun& run, Validation& validation) {
     if (is_fixed_) return fallback_;
-    auto found = known_.find(run.framework);
-    if (found == known_.end()) {
-      found = known_.emplace(run.framework, load(run.framework)).first;
-    }
-    if (found->second) return *found->second;
+    if (const auto found = known_.find(run.framework); found != known_.end()) return found->second;
     run.assumed.push_back(fmt::format("framework={}", fallback_.name));
     if (!run.framework.empty()) ++validation.unknown_frameworks[run.framework];
     return fallback_;
   }
 
  private:
-  std::optional<FrameworkProfile> load(const std::string& name) const {
-    if (name.empty()) return std::nullopt;
-    Result<FrameworkProfile> profile = framework_profile(name);
-    if (!profile) return std::nullopt;
-    const Result<CostOptions> options = apply_assumptions(profile->options, assume_);
-    COPUS_CHECK(options.has_value());  // create() has tried the same text
-    profile->options = *options;
-    return *profile;
-  }
-
-  std::string assume_;
   bool is_fixed_ = false;
   FrameworkProfile fallback_;
-  std::map<std::string, std::optional<FrameworkProfile>> known_;
+  std::map<std::string, FrameworkProfile> known_;
 };
 
 Validation price_all(std::vector<MeasuredFile>& files, Profiles& profiles,
@@ -172,6 +160,9 @@ Result<void> check_outputs(const ValidateArgs& args) {
     return make_error("{}: got it without --calibrate; want both, or neither",
                       args.from_scratch ? "--from-scratch" : "--keep");
   }
+  if (!args.calibrate.empty() && !args.top.empty()) {
+    return make_error("--calibrate: got it with --top; want one run that fits, then one that shows");
+  }
   if (!args.calibrate.empty() && (!args.out.empty() || !args.plot.empty())) {
     return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
                       args.out.empty() ? "--plot" : "--out");
@@ -198,6 +189,13 @@ Result<int> run(const ValidateArgs& args) {
   Validation validation = price_all(files, profiles, used);
   validation.top = static_cast<std::size_t>(top);
   if (!args.calibrate.empty()) {
+    if (!validation.unknown_frameworks.empty()) {
+      return make_error(
+          "--calibrate: got rows of {:?}, a framework without a profile; want --framework with the "
+          "profile to begin with ({}), or rows of those",
+          validation.unknown_frameworks.begin()->first, join_or(framework_names()));
+    }
+    if (!args.json) fmt::print("{}", notes_to_text(validation));
     return run_calibration(validation.runs, used,
                            {args.calibrate, args.keep, args.from_scratch, args.json});
   }

@@ -207,6 +207,11 @@ Json to_json(const Accuracy& a) {
 
 }  // namespace
 
+std::string notes_to_text(const Validation& validation) {
+  const std::string text = assumed_text(validation) + not_priced_text(validation);
+  return text.empty() ? text : text + "\n";
+}
+
 std::string validation_to_text(const Validation& validation) {
   const AccuracyReport report = accuracy_report(validation.runs);
   return figures_text(report) + worst_text(validation) + assumed_text(validation) +

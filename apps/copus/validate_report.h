@@ -20,6 +20,8 @@ struct Validation {
 };
 
 std::string validation_to_text(const Validation& validation);
+// What was assumed, and what was not priced: nothing where all is stated and priced.
+std::string notes_to_text(const Validation& validation);
 Json validation_to_json(const Validation& validation);
 
 }  // namespace copus

@@ -14,12 +14,16 @@ std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t ch
   std::vector<std::int64_t> layers(static_cast<std::size_t>(chunks), 0);
   const double head = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
   double total = head;
-  for (std::int64_t i = 0; i < model.layers; ++i) total += static_cast<double>(model.layer_params(i));
+  // What is multiplied with: norms count for nothing.
+  const auto cost = [&](std::int64_t layer) {
+    return static_cast<double>(model.layer_params(layer) - 2 * model.norm_params());
+  };
+  for (std::int64_t i = 0; i < model.layers; ++i) total += cost(i);
   double before = 0;
   std::size_t chunk = 0;
   for (std::int64_t i = 0; i < model.layers; ++i) {
     ++layers[chunk];
-    before += static_cast<double>(model.layer_params(i));
+    before += cost(i);
     const double share = total * static_cast<double>(chunk + 1) / static_cast<double>(chunks);
     if (before > share && chunk + 1 < layers.size()) ++chunk;
   }
@@ -47,8 +51,22 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
     return make_error("{}: stage_balance: got {}; want even or cost", where, balance);
   }
   if (!profile.network.is_null()) {
-    // Tried on any cluster, so that a wrong key shows here.
-    ClusterSpec any = cluster_of(catalog_gpu("H100-80GB-SXM").value(), 2, 8).value();
+    if (!profile.network.is_object()) {
+      return make_error("{}: network: got {}; want an object, as {{\"network_latency_us\": 8}}",
+                        where, profile.network.type_name());
+    }
+    for (const auto& [key, value] : profile.network.items()) {
+      if (!key.starts_with("network_")) {
+        return make_error("{}: network: got key {:?}; want network_ keys of a cluster file", where,
+                          key);
+      }
+    }
+    // Tried on any cluster, so that a wrong key or value shows here.
+    ClusterSpec any;
+    any.name = any.gpu.name = "any";
+    any.gpu.peak_bf16 = FlopsPerSec(1e12);
+    any.gpu.memory = gib(1);
+    any.gpu.memory_bandwidth = any.gpu.link_bandwidth = BytesPerSec(1e9);
     COPUS_TRY(any, apply_cluster_json(std::move(any), profile.network, where + ": network"));
   }
   if (balance == "cost") profile.stage_balance = StageBalance::kCost;
@@ -77,11 +95,6 @@ Result<FrameworkProfile> framework_profile(std::string_view name) {
   COPUS_TRY(const Json json, parse_json(text, where));
   COPUS_TRY(FrameworkProfile profile, framework_from_json(json, where));
   profile.name = name;
-  return profile;
-}
-
-const FrameworkProfile& default_framework() {
-  static const FrameworkProfile profile = framework_profile("megatron").value();
   return profile;
 }
 

@@ -1,8 +1,8 @@
 // FrameworkProfile: what is assumed of a training framework, by name. The catalog has one for each
-// that was calibrated (catalog/frameworks.json); docs/accuracy.md says from which rows.
+// that was calibrated (catalog/frameworks/); docs/accuracy.md says from which rows.
 //
-// A profile is a set of CostOptions, all with a physical meaning, and nothing about any one model,
-// cluster or row.
+// A profile is a set of CostOptions, all with a physical meaning, and nothing about any one model
+// or row; and what is needed to price tables of its runs, which say less than a plan does.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@
 
 namespace copus {
 
-// Which layers a pipeline stage gets where a plan does not say.
+// Which layers a pipeline stage gets where a table does not say. (A plan without a split means the
+// same number each.)
 enum class StageBalance {
   kEven,  // the same number each, one less on the ends where they do not divide
   kCost,  // by parameters of layers and vocabulary projection, in order: a stage is full when its
@@ -27,9 +28,9 @@ struct FrameworkProfile {
   std::string name;
   CostOptions options;  // its precision is nobody's: the job states it
   StageBalance stage_balance = StageBalance::kEven;
-  bool gpt_dropout = false;    // GPT shapes are trained with dropout
+  bool gpt_dropout = false;      // GPT shapes are trained with dropout, where a table does not say
   bool logs_first_rank = false;  // the peak memory that it reports is rank 0's, not the largest
-  // Keys of a cluster file's network (network_latency_us, …) as they were on the cluster that its
+  // network_* keys of a cluster file as they were on the cluster that its
   // published runs come from, which tables do not name; null: nothing known. For pricing such
   // tables: a plan is for the cluster that it names.
   Json network;
@@ -45,6 +46,6 @@ Result<FrameworkProfile> framework_profile(std::string_view name);
 Result<FrameworkProfile> framework_from_json(const Json& json, const std::string& where);
 Json framework_to_json(const FrameworkProfile& profile);
 // The profile that a job is priced with where none is named.
-const FrameworkProfile& default_framework();
+constexpr const char* kDefaultFramework = "megatron";
 
 }  // namespace copus

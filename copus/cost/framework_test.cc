@@ -34,8 +34,8 @@ TEST(FrameworkProfiles, OfTheCatalogAllLoadAndPrintBack) {
 }
 
 TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaults) {
-  EXPECT_EQ(default_framework().name, "megatron");
-  EXPECT_EQ(options_to_json(default_framework().options), options_to_json(CostOptions()));
+  EXPECT_EQ(options_to_json(framework_profile(kDefaultFramework)->options),
+            options_to_json(CostOptions()));
 }
 
 TEST(FrameworkProfiles, RefuseWhatTheyDoNotKnow) {
@@ -50,6 +50,12 @@ TEST(FrameworkProfiles, RefuseWhatTheyDoNotKnow) {
             std::string::npos);
   EXPECT_NE(message({{"option", Json::object()}}).find("option"), std::string::npos);
   EXPECT_NE(message({{"options", 3}}).find("want an object"), std::string::npos);
+  EXPECT_NE(message({{"options", {{"tp_skew_us", "1,elementwise=9"}}}}).find("want one value"),
+            std::string::npos);
+  EXPECT_NE(message({{"network", {{"nodes", 3}}}}).find("want network_ keys"), std::string::npos);
+  EXPECT_NE(message({{"network", {{"network_efficiency", 3}}}}).find("network_efficiency"),
+            std::string::npos);
+  EXPECT_EQ(message({{"network", {{"network_latency_us", 40}}}}), "accepted");
   const Result<FrameworkProfile> unknown = framework_profile("megatorn");
   ASSERT_FALSE(unknown.has_value());
   EXPECT_NE(unknown.error().message.find("megatron"), std::string::npos);

@@ -66,7 +66,8 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
   bytes.embedding = Bytes(replicated * h * mask);
-  bytes.head = Bytes(t * d(model.vocab) / tp * options.logits_bytes + 2 * replicated * h * e);
+  const double logit = options.logits_bytes > 0 ? options.logits_bytes : e + 4;
+  bytes.head = Bytes(t * d(model.vocab) / tp * logit + 2 * replicated * h * e);
   return bytes;
 }
 

@@ -152,6 +152,9 @@ Result<CostOptions> options_from_json(const Json& json, const std::string& where
   CostOptions options;
   for (const auto& [name, value] : json.items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (text.find(',') != std::string::npos) {
+      return make_error("{}: {}: got {}; want one value", where, name, text);
+    }
     const Result<CostOptions> applied = apply_assumptions(options, name + "=" + text);
     if (!applied) return make_error("{}: {}", where, applied.error().message);
     options = *applied;

@@ -86,8 +86,8 @@ struct CostOptions {
   double extra_state_bytes = 0;
   // Activations kept between forward and backward, as a multiple of what fused kernels keep.
   double activation_scale = 1;
-  // Of one logit: the compute type's, and an FP32 copy that becomes softmax and gradient in place.
-  double logits_bytes = 6;
+  // Of one logit; 0: the compute type's, and an FP32 copy that becomes softmax and gradient in place.
+  double logits_bytes = 0;
   // Memory that no formula of ours names: CUDA context, NCCL buffers, library workspaces.
   Bytes fixed_memory = gib(1.0);
   // Allocator fragmentation, as a share of the activations.

@@ -292,6 +292,7 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                                      {"error", result.done ? Json(nullptr) : Json(result.error)},
                                      {"pause_s", result.pause_s},
                                      {"bytes_moved", result.bytes_moved},
+                                     {"bytes_read", result.bytes_read},
                                      {"groups_s", result.groups_s},
                                      {"allocate_s", result.allocate_s},
                                      {"transfer_s", result.transfer_s},

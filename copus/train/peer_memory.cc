@@ -87,6 +87,7 @@ std::string read_process(std::int64_t pid, std::span<const iovec> from, std::spa
   std::vector<iovec> source, target;
   while (!theirs.empty()) {
     const std::size_t bytes = std::min({kMostBytes, theirs.next_bytes(), ours.next_bytes()});
+    if (bytes == 0) break;  // nothing but empty segments
     theirs.take(bytes, source);
     ours.take(bytes, target);
     const ssize_t done = ::process_vm_readv(static_cast<pid_t>(pid), target.data(), target.size(),

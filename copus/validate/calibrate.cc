@@ -10,6 +10,10 @@ namespace copus {
 void Calibration::apply(ClusterSpec& cluster, FrameworkProfile& profile) const {
   for (const Parameter& p : calibration_parameters()) {
     const std::string key = scope_key(p.scope, cluster, profile);
+    if (from_scratch && p.prior != Parameter::kNoPrior &&
+        std::find(keep.begin(), keep.end(), key) == keep.end()) {
+      p.field(cluster, profile.options) = p.prior * p.scale;
+    }
     for (const FittedParameter& fitted : parameters) {
       if (fitted.key == key && fitted.name == p.name) {
         p.field(cluster, profile.options) = fitted.value * p.scale;

@@ -34,6 +34,10 @@ struct FittedParameter {
 
 struct Calibration {
   std::vector<FittedParameter> parameters;
+  bool converged = true;  // the solver came to an end that it trusts
+  // From scratch: what no row speaks of is what would be thought of any, not what the catalog says.
+  bool from_scratch = false;
+  std::vector<std::string> keep;
   // A run's own cluster and profile with the fitted values in them.
   void apply(ClusterSpec& cluster, FrameworkProfile& profile) const;
 };

@@ -139,10 +139,12 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   solver.function_tolerance = 1e-3;
   solver.num_threads = 2;
   solver.logging_type = ceres::SILENT;
+  bool converged = true;
   for (const double scale : {12.0, 4.0, 1.5}) {
     loss.Reset(new ceres::CauchyLoss(scale), ceres::TAKE_OWNERSHIP);
     ceres::Solver::Summary summary;
     ceres::Solve(solver, &problem, &summary);
+    converged = converged && summary.IsSolutionUsable();
   }
 
   ceres::Covariance::Options covariance_options;
@@ -153,6 +155,9 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   for (const auto& [name, unknown] : unknowns) wanted.emplace_back(&unknown->x, &unknown->x);
   const bool known = !wanted.empty() && covariance.Compute(wanted, &problem);
   Calibration result;
+  result.converged = converged;
+  result.from_scratch = options.from_scratch;
+  result.keep = options.keep;
   for (const auto& [name, unknown] : unknowns) {
     const Parameter& p = *unknown->parameter;
     double variance = p.spread * p.spread;

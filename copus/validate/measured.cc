@@ -198,7 +198,8 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   const Result<Precision> precision = parse_precision(cells.text_or("precision", "bf16"));
   if (!precision) cells.fail(make_error("{}: {}", run.where, precision.error().message));
   if (precision) run.precision = *precision;
-  run.failed = cells.has("status") && cells.text("status") != "ok";
+  const std::string_view status = cells.text("status");
+  run.failed = !status.empty() && status != "ok" && status != "OK";
   run.step_time_s = cells.number("step_time_s");
   run.peak_mem_gib = cells.number("peak_mem_gib");
   if (const auto rate = cells.number("tokens_per_s_per_gpu"); rate && !run.step_time_s) {
@@ -210,6 +211,11 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
 
   const auto check = [&]() -> Result<void> {
     if (!cluster) return cluster.error();
+    if (const std::int64_t gpus = cells.has("num_gpus") ? cells.integer("num_gpus") : 0;
+        gpus > 0 && gpus != run.plan.gpus()) {
+      return make_error("num_gpus: got {}, where tp*pp*cp*dp = {}*{}*{}*{} = {}; want the same",
+                        gpus, run.plan.tp, run.plan.pp, run.plan.cp, run.plan.dp, run.plan.gpus());
+    }
     run.cluster = *cluster;
     COPUS_TRY_VOID(run.model.validate());
     COPUS_TRY_VOID(check_precision(run.cluster.gpu, run.precision));

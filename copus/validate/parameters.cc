@@ -107,7 +107,7 @@ const std::vector<Parameter>& calibration_parameters() {
              [](CostOptions& o) -> double& { return o.extra_state_bytes; }),
       memory("activation_scale", 0.2, 5, 1, 0.3, 0,
              [](CostOptions& o) -> double& { return o.activation_scale; }),
-      memory("logits_bytes", 2, 30, 6, 0.4, 0,
+      memory("logits_bytes", 0, 30, 6, 0.4, 6,
              [](CostOptions& o) -> double& { return o.logits_bytes; }),
       memory("fixed_memory_gib", 0.05, 10, 1, 0.5, 0,
              [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB),

@@ -30,7 +30,10 @@ std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster
   }
   const StepModel step(model, cluster, run.seq_len, run.global_batch, options);
   RunPrice result;
-  result.estimate = step.predict(plan, max_actions);
+  result.estimate = plan.stage_layers.empty() && max_actions < StepModel::kMaxActions
+                        ? step.closed_form(plan, step.shape_costs(plan),
+                                           equal_split(model.layers, plan.pp * plan.vp))
+                        : step.predict(plan, max_actions);
   result.step_time_s = result.estimate.time.v;
   result.peak_mem_gib = to_gib(profile.logs_first_rank ? result.estimate.first_memory
                                                        : result.estimate.memory.total());

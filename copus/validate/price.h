@@ -21,7 +21,8 @@ ClusterSpec cluster_of_run(const MeasuredRun& run, const FrameworkProfile& profi
 
 // Nothing where run.problem says why.
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile);
-// On another cluster of the same shape; `max_actions` as StepModel::predict().
+// On another cluster of the same shape. `max_actions` as StepModel::predict(); below its default,
+// even pipelines are priced by their closed form.
 std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,
                               const FrameworkProfile& profile,
                               std::int64_t max_actions = StepModel::kMaxActions);

@@ -64,9 +64,9 @@ INSTANTIATE_TEST_SUITE_P(, PublishedSource,
                                            Bound{"llm-foundry", 0.10, 0.25},
                                            Bound{"vTrain", 0.12, 0.25},
                                            Bound{"nanotron playbook", 0.12, 0.25}),
-                         [](const auto& info) {
+                         [](const auto& each) {
                            std::string name;
-                           for (const char c : std::string(info.param.source)) {
+                           for (const char c : std::string(each.param.source)) {
                              if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
                            }
                            return name;
