@@ -44,8 +44,8 @@ LeftOut leave_out(const Outcome& outcome, const CalibrationOptions& options, con
   LeftOut left{by, std::set<std::string>(folds.begin(), folds.end()).size(), {}};
   if (left.folds < 2) return left;
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  const auto prices = cross_validate(
-      outcome.rows, folds, options, [&](std::size_t done, std::size_t all) {
+  const auto prices =
+      cross_validate(outcome.rows, folds, options, [&](std::size_t done, std::size_t all) {
         if (terminal) fmt::print(stderr, "\rleft out by {}: {} of {} ", by, done, all);
         if (terminal && done == all) fmt::print(stderr, "\r{:60}\r", "");
       });
@@ -78,16 +78,21 @@ std::string error_table(std::span<const PricedRun> before, const Outcome& outcom
   for (std::size_t i = 0; i < first.sources.size(); ++i) {
     const AccuracyReport::Source& source = first.sources[i];
     if (source.all.timed == 0) continue;
-    add(source.all.source, [i](const auto& r) { return r.sources[i].all.mape; }, source.all.timed);
+    add(
+        source.all.source, [i](const auto& r) { return r.sources[i].all.mape; }, source.all.timed);
     if (!source.one_node) continue;
-    add("  one node", [i](const auto& r) { return r.sources[i].one_node->mape; },
+    add(
+        "  one node", [i](const auto& r) { return r.sources[i].one_node->mape; },
         source.one_node->timed);
-    add("  several nodes", [i](const auto& r) { return r.sources[i].several_nodes->mape; },
+    add(
+        "  several nodes", [i](const auto& r) { return r.sources[i].several_nodes->mape; },
         source.several_nodes->timed);
   }
-  add("all", [](const auto& r) { return r.all.mape; }, first.all.timed);
+  add(
+      "all", [](const auto& r) { return r.all.mape; }, first.all.timed);
   if (first.all.memory_rows > 0) {
-    add("peak memory", [](const auto& r) { return r.all.memory_mape; }, first.all.memory_rows);
+    add(
+        "peak memory", [](const auto& r) { return r.all.memory_mape; }, first.all.memory_rows);
   }
   return format_table(header, table);
 }
@@ -221,8 +226,10 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   for (const auto& [name, keys] : networks) {
     if (keys.size() < 2) continue;
     profiles.at(name).network = Json();
-    fmt::print(stderr, "copus: {} has runs of {} networks, and a profile room for one: none is "
-               "written ({})\n", name, keys.size(), fmt::join(keys, "; "));
+    fmt::print(stderr,
+               "copus: {} has runs of {} networks, and a profile room for one: none is "
+               "written ({})\n",
+               name, keys.size(), fmt::join(keys, "; "));
   }
   std::error_code failed;
   fs::create_directories(folder / "frameworks", failed);
@@ -246,8 +253,9 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
                             std::span<const FrameworkProfile* const> profiles,
                             const CalibrateArgs& args) {
   if (!can_calibrate()) {
-    return make_error("--calibrate: this copus was built without the Ceres solver; want one built "
-                      "where libceres-dev is installed");
+    return make_error(
+        "--calibrate: this copus was built without the Ceres solver; want one built "
+        "where libceres-dev is installed");
   }
   std::vector<const MeasuredRun*> measured;
   for (const PricedRun& priced : runs) measured.push_back(priced.run);
@@ -290,8 +298,8 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   for (const CalibrationRow& row : outcome.rows) {
     outcome.after.push_back({row.run, price(*row.run, *row.profile, outcome.fitted)});
   }
-  outcome.left_out.push_back(leave_out(outcome, options, "model",
-                                       [](const MeasuredRun& run) { return run.model.name; }));
+  outcome.left_out.push_back(
+      leave_out(outcome, options, "model", [](const MeasuredRun& run) { return run.model.name; }));
   outcome.left_out.push_back(leave_out(outcome, options, "scale", [](const MeasuredRun& run) {
     return std::to_string(run.plan.gpus());
   }));
@@ -305,10 +313,11 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
     fmt::print("{}\n", to_json(runs, outcome).dump(2, ' ', false, Json::error_handler_t::replace));
     return kOk;
   }
+  fmt::print("{}", args.notes);
   print_text(runs, outcome);
-  fmt::print("\nwritten to {}: {}\n", args.to,
-             to_file ? "give it as --cluster to plan, predict or traffic"
-                     : "name it by COPUS_CATALOG");
+  fmt::print(
+      "\nwritten to {}: {}\n", args.to,
+      to_file ? "give it as --cluster to plan, predict or traffic" : "name it by COPUS_CATALOG");
   return kOk;
 }
 

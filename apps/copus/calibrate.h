@@ -15,6 +15,7 @@ struct CalibrateArgs {
   std::string keep;  // separated by ";": GPUs, networks or frameworks that stay as they are
   bool from_scratch = false;
   bool json = false;
+  std::string notes;  // what is to be said of the rows beside
 };
 
 // `profiles`: of each run, as it was priced. Prints what was fitted, with the errors on rows that

@@ -71,9 +71,10 @@ void add_job_options(CLI::App& command, JobArgs& args) {
                   "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)")
       ->check(not_empty());
   command
-      .add_option("--framework", args.framework,
-                  "the training framework: megatron, torchtitan, … (default: the cluster file's, or "
-                  "megatron)")
+      .add_option(
+          "--framework", args.framework,
+          "the training framework: megatron, torchtitan, … (default: the cluster file's, or "
+          "megatron)")
       ->check(not_empty());
   command
       .add_option("--assume", args.assume,

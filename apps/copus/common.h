@@ -46,7 +46,8 @@ struct Workload {
 // default.
 const CLI::Validator& not_empty();
 
-// Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and --json.
+// Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and
+// --json.
 void add_job_options(CLI::App& command, JobArgs& args);
 Result<Workload> load_job(const JobArgs& args);
 

@@ -161,7 +161,8 @@ Result<void> check_outputs(const ValidateArgs& args) {
                       args.from_scratch ? "--from-scratch" : "--keep");
   }
   if (!args.calibrate.empty() && !args.top.empty()) {
-    return make_error("--calibrate: got it with --top; want one run that fits, then one that shows");
+    return make_error(
+        "--calibrate: got it with --top; want one run that fits, then one that shows");
   }
   if (!args.calibrate.empty() && (!args.out.empty() || !args.plot.empty())) {
     return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
@@ -195,9 +196,9 @@ Result<int> run(const ValidateArgs& args) {
           "profile to begin with ({}), or rows of those",
           validation.unknown_frameworks.begin()->first, join_or(framework_names()));
     }
-    if (!args.json) fmt::print("{}", notes_to_text(validation));
-    return run_calibration(validation.runs, used,
-                           {args.calibrate, args.keep, args.from_scratch, args.json});
+    return run_calibration(
+        validation.runs, used,
+        {args.calibrate, args.keep, args.from_scratch, args.json, notes_to_text(validation)});
   }
 
   if (!args.out.empty()) {

@@ -235,8 +235,7 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
   // A layer cannot be faster than the host issues it: the GPU is idle meanwhile.
   const double collectives = s.tp > 1 ? (s.sp ? 4 : 2) : 0;
   const double backward_collectives = s.sp ? 1.5 * collectives : collectives;
-  const Seconds host_forward =
-      options_.host_layer_forward + options_.host_collective * collectives;
+  const Seconds host_forward = options_.host_layer_forward + options_.host_collective * collectives;
   const Seconds host_backward =
       options_.host_layer_backward + options_.host_collective * backward_collectives;
   const Seconds ring = options_.pending_ring_step * d(s.tp - 1);

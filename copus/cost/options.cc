@@ -49,7 +49,8 @@ const std::vector<NumberOption>& number_options() {
       {"straggler", 0, 10, [](CostOptions& o) -> double& { return o.straggler; }, 1},
       {"step_overhead_ms", 0, 1e6, [](CostOptions& o) -> double& { return o.step_overhead.v; },
        1e-3},
-      {"extra_state_bytes", 0, 64, [](CostOptions& o) -> double& { return o.extra_state_bytes; }, 1},
+      {"extra_state_bytes", 0, 64, [](CostOptions& o) -> double& { return o.extra_state_bytes; },
+       1},
       {"activation_scale", 0.01, 100, [](CostOptions& o) -> double& { return o.activation_scale; },
        1},
       {"logits_bytes", 0, 100, [](CostOptions& o) -> double& { return o.logits_bytes; }, 1},
@@ -66,10 +67,14 @@ std::string_view to_string(AttentionKernel k) {
 }
 std::string_view to_string(GradOverlap g) {
   switch (g) {
-    case GradOverlap::kAuto: return "auto";
-    case GradOverlap::kNone: return "none";
-    case GradOverlap::kLastBackward: return "last_backward";
-    case GradOverlap::kReplicated: return "replicated";
+    case GradOverlap::kAuto:
+      return "auto";
+    case GradOverlap::kNone:
+      return "none";
+    case GradOverlap::kLastBackward:
+      return "last_backward";
+    case GradOverlap::kReplicated:
+      return "replicated";
   }
   return "auto";
 }

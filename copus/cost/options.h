@@ -81,12 +81,13 @@ struct CostOptions {
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 
-  // Memory per parameter beside weights, accumulated gradients and optimizer state: a gradient in the
-  // compute type before it is added up, flat copies.
+  // Memory per parameter beside weights, accumulated gradients and optimizer state: a gradient in
+  // the compute type before it is added up, flat copies.
   double extra_state_bytes = 0;
   // Activations kept between forward and backward, as a multiple of what fused kernels keep.
   double activation_scale = 1;
-  // Of one logit; 0: the compute type's, and an FP32 copy that becomes softmax and gradient in place.
+  // Of one logit; 0: the compute type's, and an FP32 copy that becomes softmax and gradient in
+  // place.
   double logits_bytes = 0;
   // Memory that no formula of ours names: CUDA context, NCCL buffers, library workspaces.
   Bytes fixed_memory = gib(1.0);

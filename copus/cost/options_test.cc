@@ -72,7 +72,8 @@ TEST(Assumptions, OutOfRangeNameTheValueAndTheRange) {
     EXPECT_NE(error.find("want"), std::string::npos) << error;
   }
   EXPECT_NE(error_of("attention=flash").find("auto, fused or unfused"), std::string::npos);
-  EXPECT_NE(error_of("grad_overlap=yes").find("auto, none, last_backward or replicated"), std::string::npos);
+  EXPECT_NE(error_of("grad_overlap=yes").find("auto, none, last_backward or replicated"),
+            std::string::npos);
 }
 
 TEST(Assumptions, WithoutAValueAreAnError) {

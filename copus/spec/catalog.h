@@ -1,6 +1,6 @@
-// Catalog: GPUs, clusters, frameworks and models by name. Embedded in the binary from catalog/; a folder of the
-// same layout given by set_catalog_dir() (the COPUS_CATALOG environment variable, in the program)
-// is read first.
+// Catalog: GPUs, clusters, frameworks and models by name. Embedded in the binary from catalog/; a
+// folder of the same layout given by set_catalog_dir() (the COPUS_CATALOG environment variable, in
+// the program) is read first.
 #pragma once
 
 #include <optional>

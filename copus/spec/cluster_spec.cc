@@ -152,8 +152,9 @@ Result<ClusterSpec> cluster_of(const GpuSpec& gpu, std::int64_t nodes, std::int6
   // The usual network belongs to the usual node: a smaller one has as many cards fewer.
   cluster.network = gpu.network;
   cluster.network.node_bandwidth =
-      gpu.network.node_bandwidth * (static_cast<double>(cluster.gpus_per_node) /
-                                    static_cast<double>(std::max<std::int64_t>(1, gpu.gpus_per_node)));
+      gpu.network.node_bandwidth *
+      (static_cast<double>(cluster.gpus_per_node) /
+       static_cast<double>(std::max<std::int64_t>(1, gpu.gpus_per_node)));
   cluster.name = fmt::format("{}x{}x{}", cluster.nodes, cluster.gpus_per_node, gpu.name);
   COPUS_TRY_VOID(cluster.validate());
   return cluster;

@@ -22,14 +22,13 @@ auto values(const ClusterSpec& cluster) {
       gpu;
   const auto& [matmul, half_m, half_n, half_k, forward, backward, elementwise, launch] = efficiency;
   std::vector<double> numbers = {
-      bf16.v,         fp16.v,   fp8.v,           fp32.v,         memory.v,
-      bandwidth.v,    link.v,   link_efficiency, link_latency.v, link_base.v,
-      reduction,      matmul,   half_m,          half_n,         half_k,
-      forward,        backward, elementwise,     launch.v};
+      bf16.v,          fp16.v,         fp8.v,       fp32.v,      memory.v, bandwidth.v, link.v,
+      link_efficiency, link_latency.v, link_base.v, reduction,   matmul,   half_m,      half_n,
+      half_k,          forward,        backward,    elementwise, launch.v};
   for (const NetworkSpec* each : {&network, &usual_network}) {
     const auto& [node_bandwidth, net_efficiency, latency, base, penalty, congestion] = *each;
-    numbers.insert(numbers.end(), {node_bandwidth.v, net_efficiency, latency.v, base.v, penalty,
-                                   congestion});
+    numbers.insert(numbers.end(),
+                   {node_bandwidth.v, net_efficiency, latency.v, base.v, penalty, congestion});
   }
   return std::tuple(name, nodes, per_node, gpu_name, fused, usual, topology, framework, numbers);
 }

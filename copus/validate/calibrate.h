@@ -47,8 +47,8 @@ struct CalibrationOptions {
   // Begin with what would be thought of any GPU or framework, not with what the catalog says: for
   // judging the catalog on the rows that it came from.
   bool from_scratch = false;
-  double row_error = 0.08;        // relative error that a row's reading and the model's form have
-  int iterations = 12;  // of each of three stages
+  double row_error = 0.08;  // relative error that a row's reading and the model's form have
+  int iterations = 12;      // of each of three stages
 };
 
 // Whether this build has a solver.

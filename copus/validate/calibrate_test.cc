@@ -32,8 +32,9 @@ const FrameworkProfile& megatron() {
 
 // Runs of several shapes and layouts, each with the time and memory that `cluster` and `profile`
 // would give it, and `noise` of relative error.
-std::vector<MeasuredRun> made_runs(const std::function<void(ClusterSpec&, FrameworkProfile&)>& truth,
-                                   double noise, std::size_t count) {
+std::vector<MeasuredRun> made_runs(
+    const std::function<void(ClusterSpec&, FrameworkProfile&)>& truth, double noise,
+    std::size_t count) {
   std::vector<MeasuredRun> runs;
   std::mt19937_64 random(7);
   std::normal_distribution<double> error(0, noise);

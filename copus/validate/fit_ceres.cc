@@ -1,12 +1,12 @@
 // calibrate() on the Ceres solver.
-#include "copus/validate/calibrate.h"
-
 #include <ceres/ceres.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
+
+#include "copus/validate/calibrate.h"
 
 namespace copus {
 namespace {
@@ -35,7 +35,8 @@ class RowError {
       : row_(row),
         cluster_(cluster_of_run(*row.run, *row.profile)),
         of_(of),
-        unknowns_(std::move(unknowns)), scale_(row.weight / row_error) {}
+        unknowns_(std::move(unknowns)),
+        scale_(row.weight / row_error) {}
 
   bool operator()(double const* const* x, double* residual) const {
     ClusterSpec cluster = cluster_;
@@ -126,11 +127,11 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   }
   for (const auto& [name, unknown] : unknowns) {
     const Parameter& p = *unknown->parameter;
-    problem.AddResidualBlock(
-        new ceres::AutoDiffCostFunction<Belief, 1, 1>(
-            new Belief{unknown->to_x(unknown->start), p.spread}),
-        nullptr, &unknown->x);
-    problem.SetParameterLowerBound(&unknown->x, 0, unknown->to_x(std::max(p.low, p.unit > 0 ? 0.0 : 1e-9)));
+    problem.AddResidualBlock(new ceres::AutoDiffCostFunction<Belief, 1, 1>(
+                                 new Belief{unknown->to_x(unknown->start), p.spread}),
+                             nullptr, &unknown->x);
+    problem.SetParameterLowerBound(&unknown->x, 0,
+                                   unknown->to_x(std::max(p.low, p.unit > 0 ? 0.0 : 1e-9)));
     problem.SetParameterUpperBound(&unknown->x, 0, unknown->to_x(p.high));
   }
   ceres::Solver::Options solver;

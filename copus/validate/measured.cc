@@ -176,7 +176,8 @@ Result<ClusterSpec> read_cluster(Cells& cells, std::int64_t gpus) {
   if (const auto network = cells.number("node_network_gbps")) {
     cluster.network.node_bandwidth = gigabits_per_s(*network);
   } else if (cluster.nodes > 1) {
-    cells.assume("node_network_gbps", fmt::format("{:g}", cluster.network.node_bandwidth / gigabits_per_s(1)));
+    cells.assume("node_network_gbps",
+                 fmt::format("{:g}", cluster.network.node_bandwidth / gigabits_per_s(1)));
   }
   return cluster;
 }

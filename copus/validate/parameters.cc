@@ -14,26 +14,47 @@ constexpr double kCatalog = Parameter::kNoPrior;
 
 Parameter gpu(const char* name, double low, double high, double prior, double spread,
               std::function<double&(GpuSpec&)> field, double scale = 1) {
-  return {name, ParameterOf::kTime, Scope::kGpu, low, high, prior, spread, 0, scale,
-          [field = std::move(field)](ClusterSpec& c, CostOptions&) -> double& {
-            return field(c.gpu);
-          }};
+  return {
+      name,
+      ParameterOf::kTime,
+      Scope::kGpu,
+      low,
+      high,
+      prior,
+      spread,
+      0,
+      scale,
+      [field = std::move(field)](ClusterSpec& c, CostOptions&) -> double& { return field(c.gpu); }};
 }
 
-Parameter network(const char* name, double low, double high, double prior, double spread, double unit,
-                  std::function<double&(NetworkSpec&)> field, double scale = 1) {
-  return {name, ParameterOf::kTime, Scope::kNetwork, low, high, prior, spread, unit, scale,
+Parameter network(const char* name, double low, double high, double prior, double spread,
+                  double unit, std::function<double&(NetworkSpec&)> field, double scale = 1) {
+  return {name,
+          ParameterOf::kTime,
+          Scope::kNetwork,
+          low,
+          high,
+          prior,
+          spread,
+          unit,
+          scale,
           [field = std::move(field)](ClusterSpec& c, CostOptions&) -> double& {
             return field(c.network);
           }};
 }
 
-Parameter framework(const char* name, double low, double high, double prior, double spread, double unit,
-                    std::function<double&(CostOptions&)> field, double scale = 1) {
-  return {name, ParameterOf::kTime, Scope::kFramework, low, high, prior, spread, unit, scale,
-          [field = std::move(field)](ClusterSpec&, CostOptions& o) -> double& {
-            return field(o);
-          }};
+Parameter framework(const char* name, double low, double high, double prior, double spread,
+                    double unit, std::function<double&(CostOptions&)> field, double scale = 1) {
+  return {name,
+          ParameterOf::kTime,
+          Scope::kFramework,
+          low,
+          high,
+          prior,
+          spread,
+          unit,
+          scale,
+          [field = std::move(field)](ClusterSpec&, CostOptions& o) -> double& { return field(o); }};
 }
 
 Parameter host_floor(const char* name, double low, double high, double prior, double spread,
@@ -43,8 +64,8 @@ Parameter host_floor(const char* name, double low, double high, double prior, do
   return parameter;
 }
 
-Parameter memory(const char* name, double low, double high, double prior, double spread, double unit,
-                 std::function<double&(CostOptions&)> field, double scale = 1) {
+Parameter memory(const char* name, double low, double high, double prior, double spread,
+                 double unit, std::function<double&(CostOptions&)> field, double scale = 1) {
   Parameter parameter = framework(name, low, high, prior, spread, unit, std::move(field), scale);
   parameter.of = ParameterOf::kMemory;
   return parameter;
@@ -63,14 +84,16 @@ const std::vector<Parameter>& calibration_parameters() {
           [](GpuSpec& g) -> double& { return g.efficiency.attention_forward; }),
       gpu("attention_backward", 0.1, 0.9, 0.5, 0.3,
           [](GpuSpec& g) -> double& { return g.efficiency.attention_backward; }),
-      gpu("memory", 0.3, 0.95, 0.8, 0.15, [](GpuSpec& g) -> double& { return g.efficiency.memory; }),
+      gpu("memory", 0.3, 0.95, 0.8, 0.15,
+          [](GpuSpec& g) -> double& { return g.efficiency.memory; }),
       // Measured apart, by collectives alone.
       gpu("link_efficiency", 0.1, 1, kCatalog, 0.05,
           [](GpuSpec& g) -> double& { return g.link_efficiency; }),
       network("network_efficiency", 0.02, 1, 0.85, 0.4, 0,
               [](NetworkSpec& n) -> double& { return n.efficiency; }),
-      network("network_latency_us", 1, 500, 8, 0.7, 0,
-              [](NetworkSpec& n) -> double& { return n.latency.v; }, 1e-6),
+      network(
+          "network_latency_us", 1, 500, 8, 0.7, 0,
+          [](NetworkSpec& n) -> double& { return n.latency.v; }, 1e-6),
       network("network_scale_penalty", 0, 5, 0, 1, 0.2,
               [](NetworkSpec& n) -> double& { return n.scale_penalty; }),
       network("network_congestion", 0, 100, 0, 1, 1,
@@ -78,39 +101,44 @@ const std::vector<Parameter>& calibration_parameters() {
       framework("elementwise", 1, 8, 1.5, 0.5, 0,
                 [](CostOptions& o) -> double& { return o.elementwise; }),
       host_floor("host_layer_forward_us", 10, 2e4, 400, 0.7, 0,
-                [](CostOptions& o) -> double& { return o.host_layer_forward.v; }),
+                 [](CostOptions& o) -> double& { return o.host_layer_forward.v; }),
       host_floor("host_layer_backward_us", 10, 2e4, 500, 0.7, 0,
-                [](CostOptions& o) -> double& { return o.host_layer_backward.v; }),
+                 [](CostOptions& o) -> double& { return o.host_layer_backward.v; }),
       host_floor("host_collective_us", 0, 5e3, 0, 1, 100,
-                [](CostOptions& o) -> double& { return o.host_collective.v; }),
+                 [](CostOptions& o) -> double& { return o.host_collective.v; }),
       framework("attention_rate", 0.1, 1.5, 1, 0.3, 0,
                 [](CostOptions& o) -> double& { return o.attention_rate; }),
-      framework("tp_skew_us", 0, 1e3, 40, 1, 40, [](CostOptions& o) -> double& { return o.tp_skew.v; },
-                1e-6),
+      framework(
+          "tp_skew_us", 0, 1e3, 40, 1, 40, [](CostOptions& o) -> double& { return o.tp_skew.v; },
+          1e-6),
       framework("tp_overlap", 0, 0.95, 0, 1, 0.2,
                 [](CostOptions& o) -> double& { return o.tp_overlap; }),
       framework("overlap_contention", 0, 1, 0.2, 1, 0.3,
                 [](CostOptions& o) -> double& { return o.overlap_contention; }),
-      framework("hop_overhead_us", 0, 1e5, 120, 1, 200,
-                [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6),
+      framework(
+          "hop_overhead_us", 0, 1e5, 120, 1, 200,
+          [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6),
       host_floor("pending_layer_us", 0, 1e5, 0, 1, 500,
-                [](CostOptions& o) -> double& { return o.pending_layer.v; }),
+                 [](CostOptions& o) -> double& { return o.pending_layer.v; }),
       host_floor("pending_ring_step_us", 0, 1e5, 0, 1, 50,
-                [](CostOptions& o) -> double& { return o.pending_ring_step.v; }),
-      framework("hop_congestion_ms", 0, 1e4, 0, 1, 100,
-                [](CostOptions& o) -> double& { return o.hop_congestion.v; }, 1e-3),
+                 [](CostOptions& o) -> double& { return o.pending_ring_step.v; }),
+      framework(
+          "hop_congestion_ms", 0, 1e4, 0, 1, 100,
+          [](CostOptions& o) -> double& { return o.hop_congestion.v; }, 1e-3),
       framework("straggler", 0, 0.5, 0, 1, 0.02,
                 [](CostOptions& o) -> double& { return o.straggler; }),
-      framework("step_overhead_ms", 0.1, 1e4, 5, 1, 0,
-                [](CostOptions& o) -> double& { return o.step_overhead.v; }, 1e-3),
+      framework(
+          "step_overhead_ms", 0.1, 1e4, 5, 1, 0,
+          [](CostOptions& o) -> double& { return o.step_overhead.v; }, 1e-3),
       memory("extra_state_bytes", 0, 16, 0, 1, 2,
              [](CostOptions& o) -> double& { return o.extra_state_bytes; }),
       memory("activation_scale", 0.2, 5, 1, 0.3, 0,
              [](CostOptions& o) -> double& { return o.activation_scale; }),
       memory("logits_bytes", 0, 30, 6, 0.4, 6,
              [](CostOptions& o) -> double& { return o.logits_bytes; }),
-      memory("fixed_memory_gib", 0.05, 10, 1, 0.5, 0,
-             [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB),
+      memory(
+          "fixed_memory_gib", 0.05, 10, 1, 0.5, 0,
+          [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB),
   };
   return all;
 }

@@ -45,9 +45,9 @@ TEST_P(PublishedSource, IsPredictedWithinItsBounds) {
   const std::vector<PricedRun> runs = priced(GetParam().source);
   ASSERT_GE(runs.size(), 5u);
   for (const PricedRun& run : runs) {
-    std::printf("%-22s %-26s %8.3f s measured, %8.3f s predicted (%+.1f%%)\n",
-                run.run->id.c_str(), short_name(run.run->plan).c_str(), *run.run->step_time_s,
-                run.price->step_time_s, 100 * run.signed_error());
+    std::printf("%-22s %-26s %8.3f s measured, %8.3f s predicted (%+.1f%%)\n", run.run->id.c_str(),
+                short_name(run.run->plan).c_str(), *run.run->step_time_s, run.price->step_time_s,
+                100 * run.signed_error());
     EXPECT_LT(std::abs(run.signed_error()), GetParam().worst) << run.run->id;
   }
   const Accuracy accuracy = accuracy_of(runs, GetParam().source);
@@ -57,20 +57,18 @@ TEST_P(PublishedSource, IsPredictedWithinItsBounds) {
   EXPECT_EQ(accuracy.fit.worked_no_fit, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(, PublishedSource,
-                         ::testing::Values(Bound{"arXiv 2205.05198", 0.05, 0.10},
-                                           Bound{"Zero Bubble", 0.06, 0.12},
-                                           Bound{"torchtitan", 0.08, 0.15},
-                                           Bound{"llm-foundry", 0.10, 0.25},
-                                           Bound{"vTrain", 0.12, 0.25},
-                                           Bound{"nanotron playbook", 0.12, 0.25}),
-                         [](const auto& each) {
-                           std::string name;
-                           for (const char c : std::string(each.param.source)) {
-                             if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
-                           }
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , PublishedSource,
+    ::testing::Values(Bound{"arXiv 2205.05198", 0.05, 0.10}, Bound{"Zero Bubble", 0.06, 0.12},
+                      Bound{"torchtitan", 0.08, 0.15}, Bound{"llm-foundry", 0.10, 0.25},
+                      Bound{"vTrain", 0.12, 0.25}, Bound{"nanotron playbook", 0.12, 0.25}),
+    [](const auto& each) {
+      std::string name;
+      for (const char c : std::string(each.param.source)) {
+        if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+      }
+      return name;
+    });
 
 TEST(PublishedRuns, AreWithinBoundsInAllAndInMemory) {
   const Accuracy all = accuracy_of(priced(""), "all");
