@@ -70,7 +70,7 @@ std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch) {
 // the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
 std::int64_t noise_interval(const TrainerOptions& options) {
   if (options.noise_every > 0) return options.noise_every;
-  const std::int64_t enough = options.device.is_cuda() ? 65536 : 4096;
+  const std::int64_t enough = options.device.is_cuda() ? 65536 : 32768;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
   while (steps < 8 && steps * tokens < enough) steps *= 2;
