@@ -1,6 +1,7 @@
 #include "apps/copus/calibrate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -73,7 +73,8 @@ std::int64_t noise_interval(const TrainerOptions& options) {
   const std::int64_t enough = options.device.is_cuda() ? 65536 : 32768;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
-  while (steps < 8 && steps * tokens < enough) steps *= 2;
+  const std::int64_t seldom = options.device.is_cuda() ? 4 : 8;
+  while (steps < seldom && steps * tokens < enough) steps *= 2;
   // An embedding that both ends of the pipeline share has to be summed over them once more.
   const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;
   return shared_ends ? std::min<std::int64_t>(4 * steps, 8) : steps;
@@ -144,10 +145,10 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
   for (auto& own : parameters()) own->zero_gradients(replica_norm);
   ScaleTap& tap = layout_->tap;
   // A few samples of each replica are enough, and cost next to nothing.
-  constexpr std::int64_t kWatched = 4;
+  const std::int64_t few = options_.device.is_cuda() ? 8 : 4;
   const std::int64_t watched =
       prefix > 0 && !options_.plan.sp
-          ? std::clamp<std::int64_t>(kWatched / options_.plan.micro_batch, 1, micro_batches)
+          ? std::clamp<std::int64_t>(few / options_.plan.micro_batch, 1, micro_batches)
           : 0;
   tap.micro_batches = mesh().at.tp == 0 ? watched : 0;
   tap.squares = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(options_.device));

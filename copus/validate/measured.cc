@@ -1,5 +1,7 @@
 #include "copus/validate/measured.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
