@@ -37,8 +37,9 @@ std::int64_t random_word() {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(random()) << 32U | random());
 }
 
-// Yama (Linux) lets nobody but ancestors read a process, unless it names another: that one and its
-// descendants. The launcher's are the ranks. Where there is no Yama this fails, and is not needed.
+// Yama (Linux) lets nobody but ancestors read a process, or trace it in other ways, unless it names
+// another: that one and its descendants. The launcher's are the ranks. Where there is no Yama this
+// fails, and is not needed.
 void let_siblings_read() {
   if (const pid_t parent = ::getppid(); parent > 1) {
     ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(parent), 0, 0, 0);
@@ -115,7 +116,10 @@ PeerMemory::PeerMemory(const Comm& world, at::Device device,
       pids_(static_cast<std::size_t>(world.size())),
       read_(static_cast<std::size_t>(world.size())) {
   mine_.insert(mine_.end(), published.begin(), published.end());
-  let_siblings_read();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    opened_ = opened_ || (rank != rank_ && (!may_read || may_read(rank)));
+  }
+  if (opened_) let_siblings_read();
   const auto gather = [&](const Tensor& row) {
     const Tensor there = row.to(device);
     const Tensor all = at::zeros({world.size(), row.numel()}, there.options());
@@ -147,7 +151,9 @@ PeerMemory::PeerMemory(const Comm& world, at::Device device,
   reads_ = gather(row);
 }
 
-PeerMemory::~PeerMemory() { let_nobody_read(); }
+PeerMemory::~PeerMemory() {
+  if (opened_) let_nobody_read();
+}
 
 std::vector<std::int64_t> PeerMemory::try_to_read(int rank, std::int64_t address,
                                                   std::int64_t words) const {

@@ -43,6 +43,7 @@ class PeerMemory {
   std::vector<std::int64_t> try_to_read(int rank, std::int64_t address, std::int64_t words) const;
 
   int rank_;
+  bool opened_ = false;             // others may read this process as long as this lives
   std::vector<std::int64_t> mine_;  // a number that proves that it is this, then what is published
   std::vector<std::int64_t> pids_;  // by rank
   std::vector<std::vector<std::int64_t>> read_;  // by rank: as theirs; empty: not readable

@@ -38,7 +38,8 @@ struct Accuracy {
   std::size_t timed = 0;  // rows behind the next four
   std::optional<double> mape, median_ape, bias, within_10pct;
 
-  // Inside groups of kMinGroup rows or more that differ in their plan alone: Spearman's rank
+  // Inside groups of kMinGroup rows or more of one source, model, GPU, number of GPUs, batch and
+  // sequence length, which as a rule differ in their plan alone: Spearman's rank
   // correlation, and how much slower the plan predicted fastest is than the fastest measured.
   std::size_t groups = 0;
   std::optional<double> spearman_median, spearman_mean, regret_mean, regret_max;
