@@ -1,4 +1,4 @@
-// calibrate() where the Ceres solver was not found.
+// calibrate() where there is no Ceres solver, or where it may not be: in the training engine.
 #include "copus/base/check.h"
 #include "copus/validate/calibrate.h"
 
