@@ -137,7 +137,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
       load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0, &hash));
   const std::int64_t dp = options_.plan.dp;
   // The first steps all count: what is known early decides early.
-  constexpr std::int64_t kFirstSteps = 64;
+  constexpr std::int64_t kFirstSteps = 256;
   const bool measures = (options_.noise_every == 0 && updates_ < kFirstSteps) ||
                         updates_ % noise_interval(options_) == 0;
   const std::int64_t prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
