@@ -100,7 +100,7 @@ Result<FrameworkProfile> framework_profile(std::string_view name) {
 
 std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chunks,
                                        StageBalance balance) {
-  if (chunks <= 1 || chunks > model.layers) return {};
+  if (chunks <= 1 || chunks > std::min(model.layers, kMaxChunks)) return {};
   if (balance == StageBalance::kCost) return layers_by_cost(model, chunks);
   if (model.layers % chunks == 0) return {};
   return expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "copus/base/text.h"
+#include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
-#include "copus/spec/stage_split.h"
 
 namespace copus {
 namespace {
@@ -116,13 +115,6 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   return model;
 }
 
-// Layers that do not divide go where the pipeline stays balanced, as engines do.
-void split_layers(const ModelSpec& model, ParallelPlan& plan) {
-  const std::int64_t chunks = plan.pp * plan.vp;
-  if (chunks > std::min(model.layers, kMaxChunks) || model.layers % chunks == 0) return;
-  plan.stage_layers = expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
-}
-
 void read_plan(Cells& cells, MeasuredRun& run) {
   ParallelPlan& plan = run.plan;
   plan.tp = cells.count_or("tp", 1, kMaxDimension);
@@ -166,7 +158,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
       plan.schedule = ScheduleKind::k1F1B;
     }
   }
-  split_layers(run.model, plan);
+  plan.stage_layers = stage_layers(run.model, plan.pp * plan.vp, StageBalance::kEven);
 }
 
 Result<ClusterSpec> read_cluster(Cells& cells, std::int64_t gpus) {
