@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull};
+constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack};
 constexpr double kIntervalSds = 1.96;  // a 95% interval's half width
 // To undo a move takes so many times the steps, and the certainty about the noise scale: having
 // moved for nothing is evidence that the estimate wanders.
@@ -200,6 +200,8 @@ std::string_view to_string(Adapt adapt) {
       return "batch";
     case Adapt::kFull:
       return "full";
+    case Adapt::kTrack:
+      return "track";
   }
   return "";
 }
@@ -212,6 +214,38 @@ Result<Adapt> parse_adapt(std::string_view text) {
   }
   return make_error("--adapt: got {}; want {}", text.substr(0, 40), join_or(names));
 }
+
+namespace {
+
+// The largest batch that is not above the critical one, of those that the layout allows; the
+// smallest where all are.
+Decision track(const PolicyOptions& options, const Situation& situation, const Judge& judge,
+               Decision decision) {
+  const auto batch = [](const Choice& choice) { return choice.at.global_batch; };
+  const Choice* best = &situation.now;
+  const auto fits = [&](const Choice& choice) {
+    return static_cast<double>(batch(choice)) <= judge.critical_batch();
+  };
+  for (const Choice& choice : situation.choices) {
+    if (!judge.allowed(choice)) continue;
+    ++decision.candidates;
+    // Nearer to the critical batch from below; above it, the smaller.
+    const bool nearer = fits(choice) != fits(*best) ? fits(choice)
+                        : fits(choice)              ? batch(choice) > batch(*best)
+                                                    : batch(choice) < batch(*best);
+    const bool faster =
+        batch(choice) == batch(*best) && best != &situation.now && choice.step_s < best->step_s;
+    if (nearer || faster) best = &choice;
+  }
+  decision.to = best->at;
+  decision.gain = judge.rate(*best).gain;
+  decision.move = best != &situation.now && situation.steps_here >= options.dwell_steps;
+  decision.why = fmt::format("{}: the critical batch is {}", to_text(best->at),
+                             human_count(judge.critical_batch()));
+  return decision;
+}
+
+}  // namespace
 
 Decision decide(const PolicyOptions& options, const Situation& situation) {
   Decision decision;
@@ -229,6 +263,7 @@ Decision decide(const PolicyOptions& options, const Situation& situation) {
     decision.why = "adapting is off";
     return decision;
   }
+  if (options.adapt == Adapt::kTrack) return track(options, situation, judge, decision);
   std::optional<Rated> top, pick;  // the best of all, and of those that lack nothing
   for (const Choice& choice : situation.choices) {
     if (!judge.allowed(choice)) continue;

@@ -14,7 +14,12 @@
 
 namespace copus {
 
-enum class Adapt { kOff, kBatch, kFull };
+enum class Adapt {
+  kOff,
+  kBatch,  // batch and micro-batch; the layout stays
+  kFull,
+  kTrack,  // the batch is the critical one, whatever that costs; the layout stays
+};
 std::string_view to_string(Adapt adapt);
 Result<Adapt> parse_adapt(std::string_view text);
 

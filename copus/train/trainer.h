@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "copus/goodput/configuration.h"
+#include "copus/goodput/noise_prefix.h"
 #include "copus/goodput/noise_scale.h"
 #include "copus/train/adamw.h"
 #include "copus/train/data/dataset.h"
@@ -31,11 +32,6 @@ struct TrainerOptions : LayoutOptions {
 // What this engine cannot train, though it can be planned: the error names the field.
 Result<void> check_trainable(const TrainerOptions& options);
 
-// The micro-batches whose gradient's norm is taken before the rest is added, for the noise scale.
-// As many samples at every layout, where its micro-batch allows: those that a replica would have if
-// every rank were one, at most a quarter of the batch and 8. 0: this configuration has no such part
-// (one micro-batch, one replica); all of them: the replica's own gradient serves.
-std::int64_t noise_prefix(const ParallelPlan& plan, std::int64_t global_batch);
 // Steps from one taking of norms to the next.
 std::int64_t noise_interval(const TrainerOptions& options);
 

@@ -1,0 +1,126 @@
+#include "copus/sim/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace copus {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+double seconds_to(const SimOutcome& run, std::size_t loss) {
+  return loss < run.crossings.size() ? run.crossings[loss].t : kNever;
+}
+
+// The baseline that is first at a loss, in one seed; null where none got there.
+const SimOutcome* fastest_run(const std::vector<Policy>& policies,
+                              const std::vector<std::vector<SimOutcome>>& runs, std::size_t seed,
+                              std::size_t loss) {
+  const SimOutcome* fastest = nullptr;
+  for (std::size_t p = 0; p < policies.size(); ++p) {
+    if (!policies[p].baseline() || loss >= runs[p][seed].crossings.size()) continue;
+    const bool faster =
+        fastest == nullptr || seconds_to(runs[p][seed], loss) < seconds_to(*fastest, loss);
+    if (faster) fastest = &runs[p][seed];
+  }
+  return fastest;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+Speedup speedup_of(const std::vector<Policy>& policies,
+                   const std::vector<std::vector<SimOutcome>>& runs, std::size_t policy,
+                   std::size_t losses) {
+  Speedup out;
+  std::vector<std::vector<double>> by_seed(runs[policy].size());
+  for (std::size_t l = 0; l < losses; ++l) {
+    std::vector<double> percent, throughput, efficiency, pauses;
+    for (std::size_t s = 0; s < runs[policy].size(); ++s) {
+      const SimOutcome* base = fastest_run(policies, runs, s, l);
+      if (base == nullptr || l >= runs[policy][s].crossings.size()) continue;
+      const SimPoint& ours = runs[policy][s].crossings[l];
+      const SimPoint& theirs = base->crossings[l];
+      percent.push_back(100 * (theirs.t / ours.t - 1));
+      by_seed[s].push_back(percent.back());
+      const double moving = ours.t - ours.pauses_s, their_moving = theirs.t - theirs.pauses_s;
+      throughput.push_back(ours.samples / moving / (theirs.samples / their_moving));
+      efficiency.push_back(theirs.samples / ours.samples);
+      pauses.push_back((moving / ours.t) / (their_moving / theirs.t));
+    }
+    out.by_loss.push_back(percent.empty() ? std::nan("") : mean(percent));
+    out.throughput.push_back(mean(throughput));
+    out.efficiency.push_back(mean(efficiency));
+    out.pauses.push_back(mean(pauses));
+  }
+  std::vector<double> averages;
+  for (const std::vector<double>& seed : by_seed) {
+    if (!seed.empty()) averages.push_back(mean(seed));
+  }
+  if (averages.empty()) return out;
+  out.average = mean(averages);
+  out.low = *std::min_element(averages.begin(), averages.end());
+  out.high = *std::max_element(averages.begin(), averages.end());
+  out.peak = -kNever;
+  for (const double percent : out.by_loss) {
+    if (std::isfinite(percent)) out.peak = std::max(out.peak, percent);
+  }
+  return out;
+}
+
+PolicyResult summarise(const Policy& policy, const std::vector<SimOutcome>& runs,
+                       const std::vector<double>& losses) {
+  PolicyResult out;
+  out.policy = policy;
+  out.first = runs.front();
+  const auto n = static_cast<double>(runs.size());
+  for (const SimOutcome& run : runs) {
+    out.switches += static_cast<double>(run.switches) / n;
+    out.layout_switches += static_cast<double>(run.layout_switches) / n;
+    out.failures += static_cast<double>(run.failures) / n;
+    out.pause_s += run.pause_s / n;
+    out.lost_s += run.lost_s / n;
+  }
+  for (std::size_t l = 0; l < losses.size(); ++l) {
+    Reached reached{losses[l], 0, kNever, 0, 0};
+    for (const SimOutcome& run : runs) {
+      const double seconds = seconds_to(run, l);
+      reached.seconds += seconds / n;
+      reached.low = std::min(reached.low, seconds);
+      reached.high = std::max(reached.high, seconds);
+      if (l < run.crossings.size()) reached.samples += run.crossings[l].samples / n;
+    }
+    out.reached.push_back(reached);
+  }
+  return out;
+}
+
+}  // namespace
+
+Comparison compare(const std::vector<Policy>& policies,
+                   const std::vector<std::vector<SimOutcome>>& runs,
+                   const std::vector<double>& losses) {
+  Comparison out;
+  out.losses = losses;
+  for (std::size_t p = 0; p < policies.size(); ++p) {
+    out.policies.push_back(summarise(policies[p], runs[p], losses));
+    out.policies.back().speedup = speedup_of(policies, runs, p, losses.size());
+  }
+  for (std::size_t l = 0; l < losses.size(); ++l) {
+    FastestBaseline fastest{losses[l], "", kNever};
+    for (const PolicyResult& result : out.policies) {
+      if (result.policy.baseline() && result.reached[l].seconds < fastest.seconds) {
+        fastest.name = result.policy.name;
+        fastest.seconds = result.reached[l].seconds;
+      }
+    }
+    if (!fastest.name.empty()) out.fastest.push_back(fastest);
+  }
+  return out;
+}
+
+}  // namespace copus

@@ -1,0 +1,54 @@
+// Policies side by side: time to each loss, over seeds, and how much faster than the fastest
+// baseline.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "copus/sim/policies.h"
+
+namespace copus {
+
+struct Reached {
+  double loss = 0;
+  double seconds = 0;        // mean over seeds; infinite where a run did not get there
+  double low = 0, high = 0;  // over seeds
+  double samples = 0;
+};
+
+// Over the fastest baseline of the same seed, in percent: 10 is 1.1 times as fast.
+struct Speedup {
+  std::vector<double> by_loss;            // mean over seeds
+  double average = 0, low = 0, high = 0;  // over losses; its spread over seeds
+  double peak = 0;                        // largest of by_loss
+  // Of the average: what came from more samples a second, from fewer samples, and what switches
+  // took. Factors; their product is 1 + average/100 where there is one loss.
+  std::vector<double> throughput, efficiency, pauses;
+};
+
+struct PolicyResult {
+  Policy policy;
+  std::vector<Reached> reached;
+  double switches = 0, layout_switches = 0, pause_s = 0, failures = 0, lost_s = 0;  // means
+  Speedup speedup;
+  SimOutcome first;  // of the first seed, to draw
+};
+
+struct FastestBaseline {
+  double loss = 0;
+  std::string name;  // by mean time
+  double seconds = 0;
+};
+
+struct Comparison {
+  std::vector<double> losses;
+  std::vector<PolicyResult> policies;
+  std::vector<FastestBaseline> fastest;  // empty where no baseline was run
+};
+
+// `runs[p][s]`: policy p with seed s.
+Comparison compare(const std::vector<Policy>& policies,
+                   const std::vector<std::vector<SimOutcome>>& runs,
+                   const std::vector<double>& losses);
+
+}  // namespace copus

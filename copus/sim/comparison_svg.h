@@ -1,0 +1,14 @@
+// A comparison as a picture: loss over time, and batch and layout over time.
+#pragma once
+
+#include <string>
+
+#include "copus/sim/comparison.h"
+
+namespace copus {
+
+// `title`: what was compared, as "llama-3.2-3b on 1x8xH100-80GB-SXM". A whole SVG document, legible
+// on a light and on a dark page.
+std::string comparison_svg(const Comparison& comparison, const std::string& title);
+
+}  // namespace copus

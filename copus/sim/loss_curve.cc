@@ -1,0 +1,52 @@
+#include "copus/sim/loss_curve.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "copus/base/check.h"
+
+namespace copus {
+namespace {
+
+double steps_to(const LossCurve& curve, double loss) {
+  return curve.scale * std::pow(loss - curve.floor, -1 / curve.exponent);
+}
+
+}  // namespace
+
+double LossCurve::progress_at(double loss) const {
+  COPUS_CHECK(loss > floor && loss <= start_loss);
+  return steps_to(*this, loss) - steps_to(*this, start_loss);
+}
+
+double LossCurve::loss_at(double progress) const {
+  return floor + std::pow(scale / (steps_to(*this, start_loss) + progress), exponent);
+}
+
+double LossCurve::critical_batch(double loss) const {
+  return critical_scale * std::pow(loss, -critical_exponent);
+}
+
+double ProgressLaw::step(double batch, double critical_batch) const {
+  return std::pow(batch / base_batch, lr_exponent) / (1 + critical_batch / batch);
+}
+
+LossCurve kaplan_curve(const ModelSpec& model, std::int64_t seq_len) {
+  constexpr double kParameters = 8.8e13, kParameterExponent = 0.076;
+  constexpr double kSteps = 2.1e3, kStepExponent = 0.76;
+  constexpr double kBatchTokens = 2e8, kBatchExponent = 0.21;
+  // Of a mixture of experts those that a token passes through: the law is of dense models.
+  const auto parameters = static_cast<double>(std::max<std::int64_t>(
+      1, model.active_params() - model.embedding_params() - model.head_params()));
+  LossCurve curve;
+  curve.floor = std::pow(kParameters / parameters, kParameterExponent);
+  curve.scale = kSteps;
+  curve.exponent = kStepExponent;
+  // A model of a few parameters ends above where it would begin: its first loss is a nat higher.
+  curve.start_loss = std::max(std::log(static_cast<double>(model.vocab)), curve.floor + 1);
+  curve.critical_scale = kBatchTokens / static_cast<double>(seq_len);
+  curve.critical_exponent = 1 / kBatchExponent;
+  return curve;
+}
+
+}  // namespace copus

@@ -1,0 +1,150 @@
+#include "copus/sim/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace copus {
+namespace {
+
+constexpr std::size_t kIntervals = 600;
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Losses from the start to the last, the wanted ones among them.
+std::vector<double> grid(const LossCurve& curve, const std::vector<double>& losses) {
+  // Even in the logarithm of what is left above the floor: steps are so too.
+  std::vector<double> all = losses;
+  const double first = std::log(curve.start_loss - curve.floor);
+  const double last = std::log(losses.back() - curve.floor);
+  for (std::size_t i = 0; i <= kIntervals; ++i) {
+    const double part = static_cast<double>(i) / kIntervals;
+    all.push_back(curve.floor + std::exp(first + part * (last - first)));
+  }
+  all.front() = std::min(all.front(), curve.start_loss);
+  std::sort(all.begin(), all.end(), std::greater<>());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::erase_if(all, [&](double loss) { return loss > curve.start_loss || loss < losses.back(); });
+  return all;
+}
+
+// Configurations whose state lies alike: between them a switch costs next to nothing.
+struct Placements {
+  std::vector<std::size_t> of;          // by candidate
+  std::vector<const Candidate*> first;  // by placement
+};
+
+Placements placements_of(const std::vector<Candidate>& candidates) {
+  Placements found;
+  for (const Candidate& candidate : candidates) {
+    const auto same = std::find_if(found.first.begin(), found.first.end(), [&](const Candidate* c) {
+      return same_placement(c->at.plan, candidate.at.plan);
+    });
+    found.of.push_back(static_cast<std::size_t>(same - found.first.begin()));
+    if (same == found.first.end()) found.first.push_back(&candidate);
+  }
+  return found;
+}
+
+// Where the best way to a configuration came from, at one point of the grid.
+struct Came {
+  std::size_t from;
+  double pause_s;
+};
+
+}  // namespace
+
+SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candidates,
+                       const std::vector<double>& losses) {
+  const std::vector<double> points = grid(world.curve, losses);
+  const Placements placements = placements_of(candidates);
+  const std::size_t n = candidates.size(), m = placements.first.size();
+  std::vector<double> step_s(n), pause(m * m);
+  for (std::size_t c = 0; c < n; ++c) step_s[c] = world.step_s(candidates[c]);
+  for (std::size_t a = 0; a < m; ++a) {
+    for (std::size_t b = 0; b < m; ++b) {
+      pause[a * m + b] = a == b ? world.in_place_pause_s
+                                : world.pause_s(placements.first[a]->at, placements.first[b]->at);
+    }
+  }
+
+  std::vector<double> time(n, 0);
+  std::vector<std::vector<Came>> came;
+  SimOutcome outcome;
+  const auto note = [&](double loss) {
+    const bool wanted = std::find(losses.begin(), losses.end(), loss) != losses.end();
+    if (wanted) {
+      outcome.crossings.push_back({*std::min_element(time.begin(), time.end()), loss, 0, 0});
+    }
+  };
+  note(points.front());
+  for (std::size_t i = 0; i + 1 < points.size(); ++i) {
+    // Switches at the interval's begin; at the very first nothing has to be moved.
+    std::vector<Came> here(n);
+    std::vector<std::size_t> best(m, n);
+    for (std::size_t c = 0; c < n; ++c) {
+      std::size_t& b = best[placements.of[c]];
+      if (b == n || time[c] < time[b]) b = c;
+    }
+    std::vector<double> moved = time;
+    for (std::size_t c = 0; c < n; ++c) {
+      here[c] = {c, 0};
+      for (std::size_t p = 0; p < m && i > 0; ++p) {
+        const double pause_s = pause[p * m + placements.of[c]];
+        if (time[best[p]] + pause_s < moved[c]) {
+          moved[c] = time[best[p]] + pause_s;
+          here[c] = {best[p], pause_s};
+        }
+      }
+    }
+    came.push_back(here);
+    const double progress =
+        world.curve.progress_at(points[i + 1]) - world.curve.progress_at(points[i]);
+    const double critical = std::sqrt(world.curve.critical_batch(points[i]) *
+                                      world.curve.critical_batch(points[i + 1]));
+    for (std::size_t c = 0; c < n; ++c) {
+      const auto batch = static_cast<double>(candidates[c].at.global_batch);
+      time[c] = moved[c] + progress / world.law.step(batch, critical) * step_s[c];
+    }
+    note(points[i + 1]);
+  }
+
+  // Back from the end.
+  std::size_t at =
+      static_cast<std::size_t>(std::min_element(time.begin(), time.end()) - time.begin());
+  std::vector<std::size_t> way(came.size());
+  for (std::size_t i = came.size(); i-- > 0;) {
+    way[i] = at;
+    at = came[i][at].from;
+  }
+  outcome.points.push_back({0, points.front(), 0, 0});
+  for (std::size_t i = 0; i < way.size(); ++i) {
+    const std::size_t c = way[i];
+    const Candidate& candidate = candidates[c];
+    if (i == 0 || c != way[i - 1]) {
+      if (i > 0) {
+        outcome.pause_s += came[i][c].pause_s;
+        outcome.seconds += came[i][c].pause_s;
+        ++outcome.switches;
+        if (placements.of[c] != placements.of[way[i - 1]]) ++outcome.layout_switches;
+      }
+      outcome.phases.push_back({outcome.seconds, candidate.at});
+    }
+    const double progress =
+        world.curve.progress_at(points[i + 1]) - world.curve.progress_at(points[i]);
+    const double critical = std::sqrt(world.curve.critical_batch(points[i]) *
+                                      world.curve.critical_batch(points[i + 1]));
+    const auto batch = static_cast<double>(candidate.at.global_batch);
+    const double steps = progress / world.law.step(batch, critical);
+    outcome.seconds += steps * step_s[c];
+    const double samples = outcome.points.back().samples + steps * batch;
+    outcome.points.push_back({outcome.seconds, points[i + 1], samples, outcome.pause_s});
+    for (SimPoint& crossing : outcome.crossings) {
+      if (crossing.loss == points[i + 1]) crossing.samples = samples;
+    }
+  }
+  outcome.samples = static_cast<std::int64_t>(outcome.points.back().samples);
+  outcome.reached = true;
+  return outcome;
+}
+
+}  // namespace copus

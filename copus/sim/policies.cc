@@ -1,0 +1,156 @@
+#include "copus/sim/policies.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "copus/base/text.h"
+#include "copus/sim/oracle.h"
+
+namespace copus {
+namespace {
+
+// Of those at a batch the one that is truly fastest: whoever fixes a layout has tried them all.
+const Candidate* best_at(const Scenario& scenario, std::int64_t batch,
+                         const std::function<bool(const Candidate&)>& allowed = nullptr) {
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : scenario.candidates) {
+    if (candidate.at.global_batch != batch || (allowed && !allowed(candidate))) continue;
+    const bool faster =
+        best == nullptr || scenario.world.step_s(candidate) < scenario.world.step_s(*best);
+    if (faster) best = &candidate;
+  }
+  return best;
+}
+
+// The predicted best: what a run begins with that has measured nothing.
+const Candidate* predicted_at(const Scenario& scenario, std::int64_t batch) {
+  const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),
+                                  [&](const Candidate& c) { return c.at.global_batch == batch; });
+  return found == scenario.candidates.end() ? nullptr : &*found;
+}
+
+// The layout that is best at the critical batch of the end, of those that can run the first batch.
+const Candidate* optimistic_start(const Scenario& scenario, double last_loss) {
+  const double critical = scenario.world.curve.critical_batch(last_loss);
+  const auto at_start = [&](const Candidate& late) -> const Candidate* {
+    return best_at(scenario, scenario.start_batch,
+                   [&](const Candidate& c) { return same_placement(c.at.plan, late.at.plan); });
+  };
+  std::int64_t batch = scenario.start_batch;
+  for (const Candidate& candidate : scenario.candidates) {
+    const std::int64_t b = candidate.at.global_batch;
+    if (static_cast<double>(b) <= critical) batch = std::max(batch, b);
+  }
+  const Candidate* late =
+      best_at(scenario, batch, [&](const Candidate& c) { return at_start(c) != nullptr; });
+  return late == nullptr ? nullptr : at_start(*late);
+}
+
+Result<std::vector<Policy>> parse_policy(const std::string& name,
+                                         const std::vector<std::int64_t>& batches) {
+  const std::vector<std::string_view> parts = split(name, ':');
+  if (parts.front() == "static") {
+    std::vector<Policy> all;
+    if (parts.size() == 1) {
+      for (const std::int64_t batch : batches) {
+        all.push_back({fmt::format("static:{}", batch), Rule::kStatic, batch, Adapt::kOff});
+      }
+      return all;
+    }
+    COPUS_TRY(const std::int64_t batch,
+              parse_integer(name.substr(7), "--policies: static", 1, 1 << 30));
+    if (std::find(batches.begin(), batches.end(), batch) == batches.end()) {
+      return make_error("--policies: got {}; want a batch of the ladder: {}", name,
+                        fmt::join(batches, ", "));
+    }
+    return std::vector<Policy>{{name, Rule::kStatic, batch, Adapt::kOff}};
+  }
+  const std::vector<Policy> others = {
+      {"cbs-pessimistic", Rule::kCbsPessimistic, 0, Adapt::kTrack},
+      {"cbs-optimistic", Rule::kCbsOptimistic, 0, Adapt::kTrack},
+      {"copus", Rule::kCopus},
+      {"copus-plain", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kPlain},
+      {"copus-lr-aware", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kLrAware},
+      {"copus-batch", Rule::kCopus, 0, Adapt::kBatch},
+      {"copus-free-switch", Rule::kCopus, 0, Adapt::kFull, std::nullopt, true},
+      {"oracle", Rule::kOracle},
+  };
+  std::vector<std::string> names = {"static", "static:BATCH"};
+  for (const Policy& policy : others) {
+    if (policy.name == name) return std::vector<Policy>{policy};
+    names.push_back(policy.name);
+  }
+  return make_error("--policies: got {}; want {}", shortened(name, 40), join_or(names));
+}
+
+}  // namespace
+
+std::vector<std::string> default_policies() {
+  return {"static",         "cbs-pessimistic",   "cbs-optimistic", "copus",
+          "copus-lr-aware", "copus-free-switch", "oracle"};
+}
+
+Result<std::vector<Policy>> parse_policies(const std::vector<std::string>& names,
+                                           const std::vector<std::int64_t>& batches) {
+  std::vector<Policy> all;
+  for (const std::string& name : names) {
+    COPUS_TRY(const std::vector<Policy> policies, parse_policy(name, batches));
+    for (const Policy& policy : policies) {
+      const bool known = std::any_of(all.begin(), all.end(),
+                                     [&](const Policy& p) { return p.name == policy.name; });
+      if (!known) all.push_back(policy);
+    }
+  }
+  return all;
+}
+
+Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
+                            const std::vector<double>& losses, std::uint64_t seed) {
+  if (policy.rule == Rule::kOracle) {
+    return fastest_way(scenario.world, scenario.candidates, losses);
+  }
+  World world = scenario.world;
+  ControllerOptions controller = scenario.controller;
+  controller.policy.adapt = policy.adapt;
+  if (policy.goodput) controller.policy.kind = *policy.goodput;
+  if (policy.adapt == Adapt::kOff)
+    controller.decide_every = std::numeric_limits<std::int64_t>::max();
+  auto pause_s = scenario.world.pause_s;
+  if (policy.free_switch) {
+    world.pause_s = pause_s = [](const Configuration&, const Configuration&) { return 0.0; };
+    world.in_place_pause_s = controller.in_place_pause_s = 0;
+  }
+  const Candidate* start = nullptr;
+  switch (policy.rule) {
+    case Rule::kStatic:
+      start = best_at(scenario, policy.batch);
+      break;
+    case Rule::kCbsPessimistic:
+      start = best_at(scenario, scenario.start_batch);
+      break;
+    case Rule::kCbsOptimistic:
+      start = optimistic_start(scenario, losses.back());
+      break;
+    default:
+      start = predicted_at(scenario, scenario.start_batch);
+      break;
+  }
+  if (start == nullptr) {
+    return make_error("{}: got no layout that fits; want another --fix, --batch-range or --cluster",
+                      policy.name);
+  }
+  const auto find = [&](const Configuration& at) -> const Candidate& {
+    const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),
+                                    [&](const Candidate& candidate) { return candidate.at == at; });
+    COPUS_CHECK(found != scenario.candidates.end());
+    return *found;
+  };
+  SimJob job(world, {.losses = losses, .seed = seed}, *start, find);
+  Controller brain(controller, *start, scenario.candidates, pause_s);
+  COPUS_TRY_VOID(drive(job, brain));
+  return job.outcome();
+}
+
+}  // namespace copus

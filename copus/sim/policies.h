@@ -1,0 +1,50 @@
+// The ways of choosing batch and layout that are compared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "copus/sim/sim_job.h"
+
+namespace copus {
+
+enum class Rule {
+  kStatic,          // one batch, in its best layout
+  kCbsPessimistic,  // the critical batch, in the layout that is best at the first batch
+  kCbsOptimistic,   // the critical batch, in the layout that is best at the critical batch of the
+                    // end
+  kCopus,           // Goodput
+  kOracle,          // full knowledge
+};
+
+struct Policy {
+  std::string name;
+  Rule rule = Rule::kCopus;
+  std::int64_t batch = 0;  // kStatic
+  Adapt adapt = Adapt::kFull;
+  std::optional<GoodputKind> goodput = std::nullopt;  // nothing: as the run has it
+  bool free_switch = false;                           // a switch takes no time
+
+  bool baseline() const { return rule != Rule::kCopus && rule != Rule::kOracle; }
+};
+
+// "static" (one for each of `batches`), "static:64", "cbs-pessimistic", "cbs-optimistic", "copus",
+// "copus-plain", "copus-lr-aware", "copus-batch" (the layout stays), "copus-free-switch", "oracle".
+Result<std::vector<Policy>> parse_policies(const std::vector<std::string>& names,
+                                           const std::vector<std::int64_t>& batches);
+std::vector<std::string> default_policies();
+
+// A run that policies are compared on. The candidates are the controller's belief, `world` the
+// truth.
+struct Scenario {
+  std::vector<Candidate> candidates;  // by batch, then by predicted time
+  std::int64_t start_batch = 0;
+  ControllerOptions controller;
+  World world;
+};
+
+// REQUIRES: a candidate at the start batch, and at a static policy's.
+Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
+                            const std::vector<double>& losses, std::uint64_t seed);
+
+}  // namespace copus
