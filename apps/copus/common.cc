@@ -51,14 +51,14 @@ const CLI::Validator& not_empty() {
   return validator;
 }
 
-void add_job_options(CLI::App& command, JobArgs& args) {
+void add_job_options(CLI::App& command, JobArgs& args, bool required) {
   command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")
-      ->required()
+      ->required(required)
       ->check(not_empty());
   command
       .add_option("--cluster", args.cluster,
                   "NODESxGPUSxGPU as in 4x8xH100-80GB-SXM, a catalog name, or a cluster file")
-      ->required()
+      ->required(required)
       ->check(not_empty());
   command
       .add_option("--seq-len", args.seq_len,
