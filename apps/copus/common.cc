@@ -96,10 +96,14 @@ Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterS
 
 }  // namespace
 
-Result<Workload> load_job(const JobArgs& args) {
+Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster) {
   Workload job;
   COPUS_TRY(job.model, load_model(args.model));
-  COPUS_TRY(job.cluster, load_cluster(args.cluster));
+  if (cluster) {
+    job.cluster = *cluster;
+  } else {
+    COPUS_TRY(job.cluster, load_cluster(args.cluster));
+  }
   job.seq_len = std::min(kDefaultSeqLen, job.model.max_positions);
   if (!args.seq_len.empty()) {
     COPUS_TRY(job.seq_len, parse_integer(args.seq_len, "--seq-len", 1, kMaxSeqLen));

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,9 @@ const CLI::Validator& not_empty();
 // Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and
 // --json. `required`: --model and --cluster must be on the command line.
 void add_job_options(CLI::App& command, JobArgs& args, bool required = true);
-Result<Workload> load_job(const JobArgs& args);
+// `cluster`: this one, whatever --cluster says.
+Result<Workload> load_job(const JobArgs& args,
+                          const std::optional<ClusterSpec>& cluster = std::nullopt);
 
 // "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is
 // left of the cluster.

@@ -16,7 +16,9 @@ struct CompareArgs {
   std::string config;
   bool simulate = false;
   std::vector<std::string> policies, losses;
-  std::string seeds, plot;
+  std::string seeds, plot, window;
+  std::string run_dir, limit;     // live
+  std::vector<std::string> from;  // recorded runs that the world is taken from
   // How the simulated world is.
   std::string law, step_error, true_calibration, noise_rank, pause;
   std::string failures_every, save_every, save_cost, restart;
@@ -29,6 +31,14 @@ struct CompareReport {
   std::vector<std::string> assumed;  // a line each
   std::int64_t seeds = 1;
 };
+
+Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t seeds);
+// `program`: this one, whose `train` is started for each policy and seed.
+Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seeds,
+                                      const std::string& program);
+
+// Samples that a recorded run's loss is the mean of.
+Result<std::int64_t> loss_window(const CompareArgs& args);
 
 std::string compare_text(const CompareReport& report);
 Json compare_json(const CompareReport& report);
