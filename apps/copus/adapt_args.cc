@@ -97,6 +97,7 @@ std::vector<std::pair<std::string, Json>> adapt_config(const AdaptOptions& optio
   if (!options.on()) return out;
   out.emplace_back("margin", policy.margin);
   out.emplace_back("batch-margin", policy.batch_margin);
+  out.emplace_back("caution", policy.caution);
   out.emplace_back("decide-every", options.controller.decide_every);
   out.emplace_back("dwell", policy.dwell_steps);
   out.emplace_back("horizon", fmt::format("{}s", policy.horizon_s));

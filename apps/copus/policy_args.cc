@@ -28,6 +28,9 @@ void add_policy_options(CLI::App& command, PolicyArgs& a) {
   text("--probe", a.probe,
        "layouts to try for real before a change whose speed is uncertain; their steps count as "
        "training (default: 0)");
+  text("--caution", a.caution,
+       "standard deviations of a step time by which a change of layout must still gain (default: "
+       "0.5)");
   text("--batch-range", a.batch_range,
        "LOW:HIGH, the batches to choose from (default: a quarter to 64 times --global-batch)");
   text("--fix", a.fix, "parts of the plan that stay: zero=0,tp=1 (default: none)");
@@ -52,6 +55,7 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   };
   COPUS_TRY_VOID(number(args.margin, "--margin", policy.margin, 0, 10));
   COPUS_TRY_VOID(number(args.batch_margin, "--batch-margin", policy.batch_margin, 0, 10));
+  COPUS_TRY_VOID(number(args.caution, "--caution", policy.caution, 0, 10));
   COPUS_TRY_VOID(number(args.calibration, "--calibration", policy.calibration, 1e-3, 1e6));
   COPUS_TRY_VOID(integer(args.decide_every, "--decide-every", out.decide_every, 1, kManySteps));
   COPUS_TRY_VOID(integer(args.dwell, "--dwell", policy.dwell_steps, 0, kManySteps));

@@ -10,7 +10,8 @@ namespace copus {
 
 // Text until resolved, so that a bad value gets our message.
 struct PolicyArgs {
-  std::string goodput, margin, batch_margin, calibration, decide_every, dwell, horizon, probe;
+  std::string goodput, margin, batch_margin, calibration, decide_every, dwell, horizon, probe,
+      caution;
   std::string batch_range, fix;
 };
 

@@ -74,8 +74,11 @@ class Judge {
 
   std::optional<Bar> missing(const Rated& rated) const {
     if (!(rated.gain > 0 && rated.gain >= margin(rated))) return Bar::kMargin;
-    // Still a gain where a step takes so many standard deviations longer than believed.
-    if (!(rated.gain > options_.caution * rated.choice->relative_sd)) return Bar::kStepTime;
+    // Still a gain where a step takes so many standard deviations longer than believed. A change in
+    // place is measured at once and taken back for nothing: to try it is the cheapest way to know.
+    if (!stays(*rated.choice) && !(rated.gain > options_.caution * rated.choice->relative_sd)) {
+      return Bar::kStepTime;
+    }
     if (!(worst_gain(rated) >= 0)) return Bar::kNoise;
     if (!(saved_s(rated) > rated.choice->pause_s)) return Bar::kPause;
     if (at_.steps_here < dwell(rated)) return Bar::kDwell;

@@ -11,23 +11,13 @@
 namespace copus {
 namespace {
 
-// Of those at a batch the one that is truly fastest: whoever fixes a layout has tried them all.
+// The predicted best at a batch: baselines know no more of step times than Copus does when it
+// begins.
 const Candidate* best_at(const Scenario& scenario, std::int64_t batch,
                          const std::function<bool(const Candidate&)>& allowed = nullptr) {
-  const Candidate* best = nullptr;
-  for (const Candidate& candidate : scenario.candidates) {
-    if (candidate.at.global_batch != batch || (allowed && !allowed(candidate))) continue;
-    const bool faster =
-        best == nullptr || scenario.world.step_s(candidate) < scenario.world.step_s(*best);
-    if (faster) best = &candidate;
-  }
-  return best;
-}
-
-// The predicted best: what a run begins with that has measured nothing.
-const Candidate* predicted_at(const Scenario& scenario, std::int64_t batch) {
-  const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),
-                                  [&](const Candidate& c) { return c.at.global_batch == batch; });
+  const auto found = std::find_if(
+      scenario.candidates.begin(), scenario.candidates.end(),
+      [&](const Candidate& c) { return c.at.global_batch == batch && (!allowed || allowed(c)); });
   return found == scenario.candidates.end() ? nullptr : &*found;
 }
 
@@ -127,14 +117,11 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
     case Rule::kStatic:
       start = best_at(scenario, policy.batch);
       break;
-    case Rule::kCbsPessimistic:
-      start = best_at(scenario, scenario.start_batch);
-      break;
     case Rule::kCbsOptimistic:
       start = optimistic_start(scenario, losses.back());
       break;
     default:
-      start = predicted_at(scenario, scenario.start_batch);
+      start = best_at(scenario, scenario.start_batch);
       break;
   }
   if (start == nullptr) {
