@@ -106,6 +106,18 @@ TEST(Oracle, WithFreeSwitchesIsTheBestAtEveryPoint) {
   EXPECT_EQ(run.pause_s, 0);
 }
 
+TEST(Oracle, BeginsWhereEveryRunBegins) {
+  World world = quiet_scenario().world;
+  for (int i = 0; i < 50; ++i) {
+    world.curve.start_loss = 6 + 0.0371 * i;
+    world.curve.floor = 1.9 + 0.0013 * i;
+    const SimOutcome run = fastest_way(world, quiet_scenario().candidates, kLosses);
+    EXPECT_EQ(run.points.front().loss, world.curve.start_loss);
+    EXPECT_EQ(run.points.back().loss, kLosses.back());
+    EXPECT_EQ(run.crossings.size(), kLosses.size());
+  }
+}
+
 TEST(Oracle, ItsTimeIsItsPhasesAndItsPauses) {
   const Scenario scenario = quiet_scenario();
   const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kLosses);
