@@ -14,6 +14,7 @@ namespace {
 constexpr double kLevel = 34;  // from a batch to twice that
 constexpr double kLane = 3.2;  // between policies that are at one batch
 constexpr double kNameRow = 15;
+constexpr int kMostRows = 12;  // of names; what moves more often is a thicket of lines
 
 // Powers of two.
 struct BatchAxis {
@@ -70,8 +71,9 @@ std::vector<NamedLayout> layouts_of(const SimOutcome& run, const TimeAxis& time)
 
 void draw_layouts(SvgPage& page, const std::vector<NamedLayout>& layouts, double top, double end) {
   for (const NamedLayout& layout : layouts) {
-    const double y = top - kNameRow * layout.row - 5;
-    page.text(layout.x + 4, y, layout.name, "class='small'");
+    const bool named = layout.row < kMostRows;
+    const double y = named ? top - kNameRow * layout.row - 5 : top + 9;
+    if (named) page.text(layout.x + 4, y, layout.name, "class='small'");
     page.add("<path d='M{:.1f} {:.1f}V{:.1f}' class='change'/>\n", layout.x, y - 9, end);
   }
 }
@@ -106,7 +108,8 @@ double draw_batch_panel(SvgPage& page, const std::vector<DrawnPolicy>& all, cons
   std::vector<NamedLayout> layouts;
   if (main != nullptr) layouts = layouts_of(main->run(), time);
   int rows = 0;
-  for (const NamedLayout& layout : layouts) rows = std::max(rows, layout.row + 1);
+  for (const NamedLayout& layout : layouts)
+    rows = std::max(rows, std::min(layout.row + 1, kMostRows));
   const std::string head = main == nullptr
                                ? "Batch over time"
                                : "Batch over time, and the layouts of " + main->result->policy.name;

@@ -96,8 +96,19 @@ TEST(ComparisonSvg, NamesEachLayoutWhereItBegins) {
   }
   const std::string crowded = comparison_svg(comparison, "title");
   expect_valid_svg(crowded);
-  EXPECT_GE(count(crowded, "class='change'"), 12U);
+  EXPECT_EQ(count(crowded, "class='change'"), 12U);  // the first is where it was
+  EXPECT_EQ(count(crowded, ".mb1<"), 12U);
   EXPECT_FALSE(texts_overlap(crowded));
+
+  // More than there is room for have a line alone.
+  for (int i = 0; i < 300; ++i) {
+    const Configuration& at = scenario.candidates[static_cast<std::size_t>(i % 3)].at;
+    run.phases.push_back({run.seconds * (0.9 + 0.0003 * i), at});
+  }
+  const std::string thicket = comparison_svg(comparison, "title");
+  expect_valid_svg(thicket);
+  EXPECT_GT(count(thicket, "class='change'"), 300U);
+  EXPECT_FALSE(texts_overlap(thicket));
 }
 
 TEST(ComparisonSvg, LossesCloseTogetherAreNotWrittenOverEachOther) {
