@@ -86,15 +86,16 @@ void draw_steps(SvgPage& page, const std::vector<DrawnPolicy>& all, const TimeAx
   for (const DrawnPolicy* drawn : in_drawing_order(all)) {
     if (drawn->is_static() || drawn->run().phases.empty()) continue;
     const int place = drawn->main ? 0 : ++others;
-    const double lane = kLane * ((place + 1) / 2) * (place % 2 == 0 ? 1 : -1);
+    const int lanes = (place + 1) / 2;
+    const double lane = kLane * (place % 2 == 0 ? lanes : -lanes);
     std::string path;
     for (const SimPhase& phase : drawn->run().phases) {
       if (phase.begin_s > time.to) break;
       const double x = time.x(phase.begin_s);
       const double y = axis.y(static_cast<double>(phase.at.global_batch)) + lane;
-      path = path.empty() || phase.begin_s <= time.from
-                 ? fmt::format("M{:.1f} {:.1f}", x, y)
-                 : path + fmt::format("H{:.1f}V{:.1f}", x, y);
+      if (phase.begin_s <= time.from) path.clear();
+      path +=
+          path.empty() ? fmt::format("M{:.1f} {:.1f}", x, y) : fmt::format("H{:.1f}V{:.1f}", x, y);
     }
     draw_line(page, *drawn, path + fmt::format("H{:.1f}", time.x(drawn->run().seconds)));
   }

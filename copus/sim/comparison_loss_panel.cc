@@ -59,9 +59,10 @@ struct LossAxis {
 std::string path_of(const SimOutcome& run, const TimeAxis& time, const LossAxis& axis) {
   std::string path;
   for (const SimPoint& point : run.points) {
-    const std::string here = fmt::format("{:.1f} {:.1f}", time.x(point.t), axis.y(point.loss));
     // It begins at the last point that lies before the axis, on its edge.
-    path = path.empty() || point.t <= time.from ? "M" + here : path + "L" + here;
+    if (point.t <= time.from) path.clear();
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', time.x(point.t),
+                        axis.y(point.loss));
     if (point.t > time.to) break;
   }
   return path;

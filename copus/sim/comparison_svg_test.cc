@@ -15,6 +15,7 @@ const std::vector<double> kLosses = {5, 4, 3};
 Comparison comparison_of(const Scenario& scenario, const std::vector<std::string>& names) {
   const std::vector<Policy> policies = parse_policies(names, batches_of(scenario)).value();
   std::vector<std::vector<SimOutcome>> runs;
+  runs.reserve(policies.size());
   for (const Policy& policy : policies) {
     runs.push_back({simulate(scenario, policy, kLosses, 1).value()});
   }
@@ -116,6 +117,7 @@ TEST(ComparisonSvg, LossesCloseTogetherAreNotWrittenOverEachOther) {
   const std::vector<Policy> policies = parse_policies({"static", "copus"}, {16, 64}).value();
   const std::vector<double> losses = {4, 3.9, 3.89, 3.88, 3.87, 3};
   std::vector<std::vector<SimOutcome>> runs;
+  runs.reserve(policies.size());
   for (const Policy& policy : policies) {
     runs.push_back({simulate(scenario, policy, losses, 1).value()});
   }

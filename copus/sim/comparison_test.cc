@@ -72,6 +72,7 @@ TEST(Compare, ThroughputEfficiencyAndPausesMultiplyToTheSpeedup) {
   const std::vector<Policy> policies =
       parse_policies({"static", "cbs-optimistic", "copus", "oracle"}, batches_of(scenario)).value();
   std::vector<std::vector<SimOutcome>> runs;
+  runs.reserve(policies.size());
   for (const Policy& policy : policies) {
     runs.push_back({simulate(scenario, policy, {5, 4, 3}, 1).value()});
   }

@@ -13,6 +13,7 @@ const std::vector<double> kLosses = {5, 4, 3};
 
 std::vector<std::string> names_of(const std::vector<Policy>& policies) {
   std::vector<std::string> names;
+  names.reserve(policies.size());
   for (const Policy& policy : policies) names.push_back(policy.name);
   return names;
 }

@@ -20,6 +20,7 @@ struct Moments {
 
 Moments moments_of(int draws, const std::function<std::vector<double>()>& draw) {
   std::vector<std::vector<double>> all;
+  all.reserve(static_cast<std::size_t>(draws));
   for (int i = 0; i < draws; ++i) all.push_back(draw());
   const std::size_t n = all.front().size();
   Moments out{std::vector<double>(n, 0), {n, std::vector<double>(n, 0)}};
