@@ -7,27 +7,6 @@
 namespace copus {
 namespace {
 
-constexpr std::int64_t kManySteps = 1'000'000;
-
-// Two powers of two below the start and six above it, unless "LOW:HIGH" says otherwise.
-Result<void> resolve_batches(const std::string& text, std::int64_t start, AdaptOptions& out) {
-  if (text.empty()) {
-    out.lowest_batch = start;
-    for (int i = 0; i < 2 && out.lowest_batch % 2 == 0; ++i) out.lowest_batch /= 2;
-    out.highest_batch = start * 64;
-    return {};
-  }
-  const std::vector<std::string_view> ends = split(text, ':');
-  if (ends.size() != 2)
-    return make_error("--batch-range: got {}; want LOW:HIGH as in 16:512", text);
-  COPUS_TRY(out.lowest_batch, parse_integer(ends[0], "--batch-range: lowest", 1, 1 << 30));
-  COPUS_TRY(out.highest_batch, parse_integer(ends[1], "--batch-range: highest", 1, 1 << 30));
-  if (start < out.lowest_batch || start > out.highest_batch) {
-    return make_error("--batch-range: got {}; want one that holds --global-batch {}", text, start);
-  }
-  return {};
-}
-
 // The engine trains ZeRO stages 0 and 1, one context, no experts.
 Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerOptions trainer) {
   PartialPlan pinned;
@@ -75,24 +54,9 @@ void add_adapt_options(CLI::App& command, AdaptArgs& a) {
     return command.add_option(flag, value, help)->check(not_empty())->group("Adapting");
   };
   text("--adapt", a.adapt,
-       "off, batch (the layout stays) or full (batch, layout and micro-batch) (default: off)");
-  text("--goodput", a.goodput,
-       "what is maximised: plain (samples/s x efficiency) or lr-aware (x the root of the batch) "
-       "(default: lr-aware)");
-  text("--margin", a.margin, "Goodput that a change of layout has to gain (default: 0.10)");
-  text("--batch-margin", a.batch_margin,
-       "Goodput that a change of batch alone has to gain (default: 0.05)");
-  text("--calibration", a.calibration, "critical batch / gradient noise scale (default: 2.0)");
-  text("--decide-every", a.decide_every, "steps from one decision to the next (default: 10)");
-  text("--dwell", a.dwell, "steps in one configuration before it is left (default: 20)");
-  text("--horizon", a.horizon,
-       "how long a gain is counted on where no limit says when the run ends (default: 1h)");
-  text("--probe", a.probe,
-       "layouts to try for real before a change whose speed is uncertain; their steps count as "
-       "training (default: 0)");
-  text("--batch-range", a.batch_range,
-       "LOW:HIGH, the batches to choose from (default: a quarter to 64 times --global-batch)");
-  text("--fix", a.fix, "parts of the plan that stay: zero=0,tp=1 (default: none)");
+       "off, batch (the layout stays), full (batch, layout and micro-batch) or track (the critical "
+       "batch; the layout stays) (default: off)");
+  add_policy_options(command, a);
   text("--cluster", a.cluster,
        "what step times are predicted from: NODESxGPUSxGPU, a catalog name or a cluster file "
        "(default: measured on CPUs, the catalog's on GPUs)");
@@ -106,32 +70,10 @@ Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& 
   if (!args.adapt.empty()) {
     COPUS_TRY(policy.adapt, parse_adapt(args.adapt));
   }
-  if (!args.goodput.empty()) {
-    COPUS_TRY(policy.kind, parse_goodput_kind(args.goodput));
-  }
-  const auto number = [](const std::string& text, const char* flag, double& value, double low,
-                         double high) -> Result<void> {
-    if (text.empty()) return {};
-    COPUS_TRY(value, parse_number(text, flag, low, high));
-    return {};
-  };
-  const auto integer = [](const std::string& text, const char* flag, std::int64_t& value,
-                          std::int64_t low, std::int64_t high) -> Result<void> {
-    if (text.empty()) return {};
-    COPUS_TRY(value, parse_integer(text, flag, low, high));
-    return {};
-  };
-  COPUS_TRY_VOID(number(args.margin, "--margin", policy.margin, 0, 10));
-  COPUS_TRY_VOID(number(args.batch_margin, "--batch-margin", policy.batch_margin, 0, 10));
-  COPUS_TRY_VOID(number(args.calibration, "--calibration", policy.calibration, 1e-3, 1e6));
-  COPUS_TRY_VOID(
-      integer(args.decide_every, "--decide-every", out.controller.decide_every, 1, kManySteps));
-  COPUS_TRY_VOID(integer(args.dwell, "--dwell", policy.dwell_steps, 0, kManySteps));
-  COPUS_TRY_VOID(integer(args.probe, "--probe", out.controller.probe, 0, 64));
-  if (!args.horizon.empty()) {
-    COPUS_TRY(policy.horizon_s, parse_duration(args.horizon, "--horizon"));
-  }
-  COPUS_TRY_VOID(resolve_batches(args.batch_range, trainer.global_batch, out));
+  COPUS_TRY_VOID(resolve_policy(args, out.controller));
+  COPUS_TRY(const BatchRange batches, resolve_batch_range(args.batch_range, trainer.global_batch));
+  out.lowest_batch = batches.lowest;
+  out.highest_batch = batches.highest;
   COPUS_TRY(out.spaces, resolve_spaces(args.fix, trainer));
   if (!args.cluster.empty()) {
     COPUS_TRY(out.cluster, load_cluster(args.cluster));
@@ -142,12 +84,6 @@ Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& 
   }
   out.choose_plan = out.on() && !plan_given;
   if (out.on() && plan_given) COPUS_TRY_VOID(check_start(trainer, out.spaces.front(), args.fix));
-  if (out.controller.probe > 0 && out.controller.decide_every <= out.controller.warm_steps) {
-    return make_error(
-        "--decide-every: got {} with --probe; want more than the {} steps whose time is not "
-        "counted",
-        out.controller.decide_every, out.controller.warm_steps);
-  }
   return out;
 }
 

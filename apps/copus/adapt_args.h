@@ -5,15 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/policy_args.h"
 #include "copus/train/adaptation.h"
 
 namespace copus {
 
 // Text until resolved, so that a bad value gets our message.
-struct AdaptArgs {
-  std::string adapt, goodput, margin, batch_margin, calibration, decide_every, dwell, horizon,
-      probe;
-  std::string batch_range, fix, cluster;
+struct AdaptArgs : PolicyArgs {
+  std::string adapt, cluster;
 };
 
 void add_adapt_options(CLI::App& command, AdaptArgs& args);

@@ -51,14 +51,14 @@ const CLI::Validator& not_empty() {
   return validator;
 }
 
-void add_job_options(CLI::App& command, JobArgs& args) {
+void add_job_options(CLI::App& command, JobArgs& args, bool required) {
   command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")
-      ->required()
+      ->required(required)
       ->check(not_empty());
   command
       .add_option("--cluster", args.cluster,
                   "NODESxGPUSxGPU as in 4x8xH100-80GB-SXM, a catalog name, or a cluster file")
-      ->required()
+      ->required(required)
       ->check(not_empty());
   command
       .add_option("--seq-len", args.seq_len,
@@ -96,10 +96,14 @@ Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterS
 
 }  // namespace
 
-Result<Workload> load_job(const JobArgs& args) {
+Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster) {
   Workload job;
   COPUS_TRY(job.model, load_model(args.model));
-  COPUS_TRY(job.cluster, load_cluster(args.cluster));
+  if (cluster) {
+    job.cluster = *cluster;
+  } else {
+    COPUS_TRY(job.cluster, load_cluster(args.cluster));
+  }
   job.seq_len = std::min(kDefaultSeqLen, job.model.max_positions);
   if (!args.seq_len.empty()) {
     COPUS_TRY(job.seq_len, parse_integer(args.seq_len, "--seq-len", 1, kMaxSeqLen));

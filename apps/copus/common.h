@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,11 @@ struct Workload {
 const CLI::Validator& not_empty();
 
 // Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and
-// --json.
-void add_job_options(CLI::App& command, JobArgs& args);
-Result<Workload> load_job(const JobArgs& args);
+// --json. `required`: --model and --cluster must be on the command line.
+void add_job_options(CLI::App& command, JobArgs& args, bool required = true);
+// `cluster`: this one, whatever --cluster says.
+Result<Workload> load_job(const JobArgs& args,
+                          const std::optional<ClusterSpec>& cluster = std::nullopt);
 
 // "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is
 // left of the cluster.
@@ -82,6 +85,8 @@ void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::str
 // Goes on as the program that has the engine, with the same arguments. Returns where this is that
 // program, or where there is none.
 void become_engine(const std::vector<std::string>& argv);
+// `argv`: as for train, which a live comparison starts.
+void add_compare_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv);
 void add_completion_command(CLI::App& app, int& exit_code);
 
 }  // namespace copus

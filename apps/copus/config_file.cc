@@ -14,6 +14,8 @@ namespace {
 
 // No options of a run.
 const std::set<std::string> kNotInFiles{"help", "config", "json"};
+// Commands that have a table of their own in a run's file.
+const std::set<std::string> kOwnTables{"compare"};
 
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;
@@ -37,9 +39,54 @@ Result<std::string> spelled(const toml::node& node, const std::string& where) {
       where);
 }
 
+// Sets one option, unless the command line, or what came before, has.
+Result<void> apply(CLI::Option& option, const toml::node& node, const std::string& where) {
+  if (option.count() > 0) return {};
+  std::vector<std::string> values;
+  if (const toml::array* list = node.as_array()) {
+    for (const toml::node& item : *list) {
+      COPUS_TRY(std::string value, spelled(item, where));
+      values.push_back(std::move(value));
+    }
+  } else {
+    COPUS_TRY(std::string value, spelled(node, where));
+    values.push_back(std::move(value));
+  }
+  try {
+    for (std::string& value : values) option.add_result(std::move(value));
+    option.run_callback();
+  } catch (const CLI::Error& error) {
+    return make_error("{}: {}", where, error.what());
+  }
+  return {};
+}
+
+Result<void> apply_table(CLI::App& command, const toml::table& table, const std::string& path,
+                         std::vector<std::string>* others) {
+  const std::vector<std::string> names = option_names(command);
+  for (const auto& [key, node] : table) {
+    std::string name(key.str());
+    if (kOwnTables.contains(name) && node.is_table()) continue;
+    std::replace(name.begin(), name.end(), '_', '-');
+    const std::string where = fmt::format("{}: {}", path, key.str());
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      if (others != nullptr) {
+        others->push_back(name);
+        continue;
+      }
+      std::vector<std::string> near = nearest_names(name, names);
+      if (near.empty()) near = names;
+      return make_error("{}: unknown option; want {}", where, join_or(near));
+    }
+    COPUS_TRY_VOID(apply(*command.get_option("--" + name), node, where));
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<void> apply_config(CLI::App& command, const std::string& path) {
+Result<void> apply_config(CLI::App& command, const std::string& path,
+                          std::vector<std::string>* others) {
   toml::table table;
   try {
     table = toml::parse_file(path);
@@ -48,36 +95,11 @@ Result<void> apply_config(CLI::App& command, const std::string& path) {
     if (at.line == 0) return make_error("{}: {}", path, error.description());
     return make_error("{}:{}:{}: {}", path, at.line, at.column, error.description());
   }
-  const std::vector<std::string> names = option_names(command);
-  for (const auto& [key, node] : table) {
-    std::string name(key.str());
-    std::replace(name.begin(), name.end(), '_', '-');
-    const std::string where = fmt::format("{}: {}", path, key.str());
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      std::vector<std::string> near = nearest_names(name, names);
-      if (near.empty()) near = names;
-      return make_error("{}: unknown option; want {}", where, join_or(near));
-    }
-    CLI::Option* option = command.get_option("--" + name);
-    if (option->count() > 0) continue;
-    std::vector<std::string> values;
-    if (const toml::array* list = node.as_array()) {
-      for (const toml::node& item : *list) {
-        COPUS_TRY(std::string value, spelled(item, where));
-        values.push_back(std::move(value));
-      }
-    } else {
-      COPUS_TRY(std::string value, spelled(node, where));
-      values.push_back(std::move(value));
-    }
-    try {
-      for (std::string& value : values) option->add_result(std::move(value));
-      option->run_callback();
-    } catch (const CLI::Error& error) {
-      return make_error("{}: {}", where, error.what());
-    }
+  if (const toml::table* own = table[command.get_name()].as_table()) {
+    COPUS_TRY_VOID(
+        apply_table(command, *own, fmt::format("{}: {}", path, command.get_name()), nullptr));
   }
-  return {};
+  return apply_table(command, table, path, others);
 }
 
 }  // namespace copus

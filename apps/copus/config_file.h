@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "copus/base/result.h"
 
@@ -11,6 +12,11 @@ namespace copus {
 
 // Sets every option of `command` that the file names and the command line did not give. A key that
 // is no option is an error with the nearest names.
-Result<void> apply_config(CLI::App& command, const std::string& path);
+//
+// A file may serve two commands: the keys of a table that has this command's name are its own, and
+// win; another command's table is left alone. `others`: keys outside tables that this command does
+// not know are put there, and are no error.
+Result<void> apply_config(CLI::App& command, const std::string& path,
+                          std::vector<std::string>* others = nullptr);
 
 }  // namespace copus

@@ -106,4 +106,20 @@ std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chun
   return expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
 }
 
+CostOptions engine_cost_options(bool on_cpus, Precision precision) {
+  CostOptions cost;
+  cost.precision = precision;
+  cost.grad_bytes = 4;
+  cost.grad_overlap = GradOverlap::kLastBackward;
+  // The FP32 weights are their own master.
+  if (precision == Precision::kFp32) cost.optimizer_bytes = 8;
+  if (on_cpus) {
+    cost.host_layer_forward = cost.host_layer_backward = Seconds(0);
+    cost.hop_overhead = cost.tp_skew = cost.step_overhead = Seconds(0);
+    cost.grad_overlap = GradOverlap::kNone;
+    cost.fixed_memory = gib(0.25);
+  }
+  return cost;
+}
+
 }  // namespace copus

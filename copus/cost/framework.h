@@ -48,4 +48,8 @@ Json framework_to_json(const FrameworkProfile& profile);
 // The profile that a job is priced with where none is named.
 constexpr const char* kDefaultFramework = "megatron";
 
+// Copus's own engine, which reduces gradients in FP32 under the last backward pass. On CPUs
+// operators are measured as they are called, and who moves bytes takes a core to do it.
+CostOptions engine_cost_options(bool on_cpus, Precision precision);
+
 }  // namespace copus

@@ -88,8 +88,8 @@ Result<std::vector<Policy>> parse_policy(const std::string& name,
 }  // namespace
 
 std::vector<std::string> default_policies() {
-  return {"static",         "cbs-pessimistic",   "cbs-optimistic", "copus",
-          "copus-lr-aware", "copus-free-switch", "oracle"};
+  return {"static",      "cbs-pessimistic", "cbs-optimistic",    "copus",
+          "copus-plain", "copus-lr-aware",  "copus-free-switch", "oracle"};
 }
 
 Result<std::vector<Policy>> parse_policies(const std::vector<std::string>& names,

@@ -208,6 +208,13 @@ TEST(ShortName, HasFourFieldsAlwaysAndTheOthersOnlyWhenSet) {
   EXPECT_EQ(short_name(plan_of("pp=2,schedule=zero_bubble")), "dp1.tp1.pp2.mb1.zb");
 }
 
+TEST(ShortName, ThatNobodyWroteIsRefused) {
+  for (const char* name :
+       {"", "dp", "dp2.tp1.pp2.mb", "dp2 at batch 4", "dp-1.tp1.pp1.mb1", "foo3"}) {
+    EXPECT_FALSE(parse_short_name(name).has_value()) << name;
+  }
+}
+
 TEST(ShortName, TellsAnyTwoDistinctPlansApart) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 500; ++i) {
@@ -221,6 +228,9 @@ TEST(ShortName, TellsAnyTwoDistinctPlansApart) {
       }
     }
     EXPECT_EQ(a == b, short_name(a) == short_name(b));
+    const Result<ParallelPlan> back = parse_short_name(short_name(a));
+    ASSERT_TRUE(back.has_value()) << back.error().message;
+    EXPECT_EQ(short_name(*back), short_name(a));
   }
 }
 

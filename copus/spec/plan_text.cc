@@ -237,6 +237,30 @@ std::string short_name(const ParallelPlan& plan) {
   return name;
 }
 
+Result<ParallelPlan> parse_short_name(std::string_view name) {
+  ParallelPlan plan;
+  const auto flag = [&](std::string_view part) {
+    if (part == "rc-full") plan.recompute = Recompute::kFull;
+    if (part == "rc-sel") plan.recompute = Recompute::kSelective;
+    if (part == "sp") plan.sp = true;
+    if (part == "gpipe") plan.schedule = ScheduleKind::kGPipe;
+    if (part == "zb") plan.schedule = ScheduleKind::kZeroBubble;
+    return part == "rc-full" || part == "rc-sel" || part == "sp" || part == "gpipe" || part == "zb";
+  };
+  for (const std::string_view part : split(name, '.')) {
+    if (flag(part)) continue;
+    const std::size_t digits = std::min(part.find_first_of("0123456789"), part.size());
+    const std::string_view key = part.substr(0, digits);
+    if (auto set = set_field(plan, key == "z" ? "zero" : canonical(key), part.substr(digits));
+        !set) {
+      return make_error("plan: got {:?}; want a name as dp2.tp1.pp2.mb4 ({})", name.substr(0, 80),
+                        set.error().message);
+    }
+  }
+  if (plan.vp > 1) plan.schedule = ScheduleKind::kInterleaved;
+  return plan;
+}
+
 bool PartialPlan::has(std::string_view field) const {
   return std::find(given.begin(), given.end(), canonical(field)) != given.end();
 }

@@ -54,7 +54,7 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
       adaptation.times.pipeline_sd = 1.0;
     }
   }
-  const CostOptions cost = engine_cost_options(trainer.device, trainer.precision());
+  const CostOptions cost = engine_cost_options(trainer.device.is_cpu(), trainer.precision());
   // Rank 0 decides, so only it needs to know between what.
   if (world->rank() == 0) {
     adaptation.candidates = enumerate_candidates(trainer.model, adaptation.cluster, cost,

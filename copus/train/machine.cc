@@ -81,7 +81,7 @@ class LayerTimer {
 double predicted_layer_s(const ClusterSpec& cluster, const LayoutOptions& run, std::int64_t rows,
                          std::int64_t seq_len) {
   const StepModel model(run.model, cluster, seq_len, rows,
-                        engine_cost_options(run.device, run.precision()));
+                        engine_cost_options(run.device.is_cpu(), run.precision()));
   ParallelPlan plan;
   plan.micro_batch = rows;
   const PieceCost cost = model.shape_costs(plan).time.dense;
@@ -179,23 +179,6 @@ Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run) {
     return make_error("--cluster: missing; the catalog does not know this GPU ({})", name);
   }
   return cluster_of(*gpu, world.size() / run.ranks_per_node, run.ranks_per_node);
-}
-
-CostOptions engine_cost_options(at::Device device, Precision precision) {
-  CostOptions cost;
-  cost.precision = precision;
-  cost.grad_bytes = 4;
-  cost.grad_overlap = GradOverlap::kLastBackward;
-  // The FP32 weights are their own master.
-  if (precision == Precision::kFp32) cost.optimizer_bytes = 8;
-  if (device.is_cpu()) {
-    // Operators are measured as they are called, and who moves bytes takes a core to do it.
-    cost.host_layer_forward = cost.host_layer_backward = Seconds(0);
-    cost.hop_overhead = cost.tp_skew = cost.step_overhead = Seconds(0);
-    cost.grad_overlap = GradOverlap::kNone;
-    cost.fixed_memory = gib(0.25);
-  }
-  return cost;
 }
 
 }  // namespace copus

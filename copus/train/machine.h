@@ -2,7 +2,7 @@
 // GPUs.
 #pragma once
 
-#include "copus/cost/options.h"
+#include "copus/cost/framework.h"
 #include "copus/spec/cluster_spec.h"
 #include "copus/train/layout.h"
 
@@ -15,8 +15,5 @@ Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run);
 
 // Of this node.
 Bytes host_memory();
-
-// What this engine does, for the cost model.
-CostOptions engine_cost_options(at::Device device, Precision precision);
 
 }  // namespace copus

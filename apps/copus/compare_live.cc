@@ -1,0 +1,301 @@
+// copus compare without --simulate: each policy is trained for real, one after another, on the same
+// samples, until its loss is low enough.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "apps/copus/compare.h"
+#include "copus/base/text.h"
+#include "copus/sim/recorded_run.h"
+
+extern char** environ;
+
+namespace copus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct LiveOptions {
+  std::string program;
+  std::string config;
+  std::string folder;
+  std::int64_t start_batch = 0;
+  std::int64_t late_batch = 0;  // the largest static one
+  std::vector<double> losses;
+  std::int64_t window = 0;
+  double limit_s = 600;
+};
+
+// A child process that does not outlive this one's interest in it.
+class Child {
+ public:
+  static Result<Child> start(const std::vector<std::string>& command, const std::string& log) {
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    Child child;
+    const int failed =
+        ::posix_spawnp(&child.pid_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) return make_error("{}: {}", command.front(), std::strerror(failed));
+    return child;
+  }
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, 0)), status_(other.status_) {}
+  Child& operator=(Child&&) = delete;
+  ~Child() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, &status_, 0);
+  }
+
+  bool ended() {
+    if (pid_ > 0 && ::waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = 0;
+    return pid_ <= 0;
+  }
+  void ask_to_stop() const {
+    if (pid_ > 0) ::kill(pid_, SIGTERM);
+  }
+  // 0, or what it exited with; 128 and a signal's number.
+  int code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_); }
+
+ private:
+  Child() = default;
+  pid_t pid_ = 0;
+  int status_ = 0;
+};
+
+// Follows the events that a run writes.
+class Follower {
+ public:
+  Follower(std::string path, RecordedRun& run) : path_(std::move(path)), run_(run) {}
+
+  Result<void> follow() {
+    std::ifstream in(path_, std::ios::binary);
+    if (!in || !in.seekg(read_)) return {};
+    std::string line;
+    while (std::getline(in, line) && !in.eof()) {
+      read_ += static_cast<std::streamoff>(line.size()) + 1;
+      COPUS_TRY(const Json event, parse_json(line, path_));
+      COPUS_TRY_VOID(run_.add(event, path_));
+    }
+    return {};
+  }
+
+ private:
+  std::string path_;
+  RecordedRun& run_;
+  std::streamoff read_ = 0;
+};
+
+std::string last_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    if (!line.empty()) last = line;
+  }
+  return shortened(last, 300);
+}
+
+// What the policy is to `copus train`.
+Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOptions& o,
+                                              const std::string& late_plan) {
+  const auto at = [](std::int64_t batch) {
+    return std::vector<std::string>{"--global-batch", std::to_string(batch)};
+  };
+  std::vector<std::string> flags;
+  switch (policy.rule) {
+    case Rule::kStatic:
+      flags = at(policy.batch);
+      flags.insert(flags.end(), {"--adapt", "off", "--plan", "best"});
+      break;
+    case Rule::kCbsPessimistic:
+      flags = at(o.start_batch);
+      flags.insert(flags.end(), {"--adapt", "track"});
+      break;
+    case Rule::kCbsOptimistic:
+      if (late_plan.empty()) {
+        return make_error(
+            "--policies: got cbs-optimistic; want static:{} before it: its layout is taken from "
+            "there",
+            o.late_batch);
+      }
+      flags = at(o.start_batch);
+      flags.insert(flags.end(), {"--adapt", "track", "--plan", late_plan});
+      break;
+    case Rule::kCopus:
+      flags = at(o.start_batch);
+      flags.insert(flags.end(), {"--adapt", std::string(to_string(policy.adapt))});
+      break;
+    case Rule::kOracle:
+      break;
+  }
+  if (policy.rule == Rule::kOracle || policy.free_switch) {
+    return make_error("--policies: got {}; want it with --simulate: no live run knows or does that",
+                      policy.name);
+  }
+  if (policy.goodput)
+    flags.insert(flags.end(), {"--goodput", std::string(to_string(*policy.goodput))});
+  return flags;
+}
+
+// One policy, one seed. Its own error, where there is one, is in its log.
+Result<RecordedRun> train(const LiveOptions& o, const std::string& name, std::int64_t seed,
+                          const std::vector<std::string>& flags) {
+  std::string folder_name = name;
+  std::replace(folder_name.begin(), folder_name.end(), ':', '-');
+  const std::string folder = fmt::format("{}/{}-seed{}", o.folder, folder_name, seed);
+  const std::string log = folder + ".log";
+  std::vector<std::string> command = {o.program,
+                                      "train",
+                                      "--config",
+                                      o.config,
+                                      "--run-dir",
+                                      folder,
+                                      "--seed",
+                                      std::to_string(seed),
+                                      "--base-batch",
+                                      std::to_string(o.start_batch),
+                                      "--checkpoint-every",
+                                      "off",
+                                      "--for",
+                                      fmt::format("{}s", o.limit_s)};
+  command.insert(command.end(), flags.begin(), flags.end());
+  RecordedRun run(o.losses, o.window);
+  COPUS_TRY(Child child, Child::start(command, log));
+  Follower follower(folder + "/events.jsonl", run);
+  // Its own limit counts from its first step; what comes before has one too.
+  const auto deadline = Clock::now() + std::chrono::duration<double>(o.limit_s + 300);
+  bool stopping = false;
+  while (!child.ended()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    COPUS_TRY_VOID(follower.follow());
+    if (run.reached() && !std::exchange(stopping, true)) child.ask_to_stop();
+    if (Clock::now() > deadline) {
+      return make_error("{}, seed {}: not ended {} after its limit; see {}", name, seed,
+                        human_seconds(300), log);
+    }
+  }
+  COPUS_TRY_VOID(follower.follow());
+  const int code = child.code();
+  const bool stopped = stopping && (code == 0 || code == 128 + SIGTERM);
+  if (code != 0 && !stopped) {
+    return make_error("{}, seed {}: exit code {}: {} (see {})", name, seed, code, last_line(log),
+                      log);
+  }
+  return run;
+}
+
+std::string layout_text(const RecordedRun& run) {
+  if (run.steps().empty()) return "";
+  const ParallelPlan& p = run.steps().front().plan;
+  return fmt::format("dp={},tp={},pp={},vp={},zero={}", p.dp, p.tp, p.pp, p.vp, p.zero);
+}
+
+std::string default_folder() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
+  return fmt::format("runs/compare-{}", stamp);
+}
+
+Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& program) {
+  LiveOptions o;
+  o.program = program;
+  if (args.config.empty()) {
+    return make_error("--config: missing; want a run's TOML file (or --simulate)");
+  }
+  o.config = args.config;
+  COPUS_TRY(o.start_batch,
+            parse_integer(args.job.global_batch.empty() ? "16" : args.job.global_batch,
+                          "--global-batch", 1, 1 << 30));
+  COPUS_TRY(o.window, loss_window(args));
+  for (const std::string& text : args.losses) {
+    COPUS_TRY(const double loss, parse_number(text, "--losses", 0, 1e6));
+    o.losses.push_back(loss);
+  }
+  if (o.losses.empty())
+    return make_error("--losses: missing; want the losses that the runs are to reach, as 3,2.5");
+  std::sort(o.losses.begin(), o.losses.end(), std::greater<>());
+  if (!args.limit.empty()) {
+    COPUS_TRY(o.limit_s, parse_duration(args.limit, "--limit"));
+  }
+  o.folder = args.run_dir.empty() ? default_folder() : args.run_dir;
+  std::error_code failed;
+  std::filesystem::create_directories(o.folder, failed);
+  if (failed) return make_error("--run-dir: got {}; {}", o.folder, failed.message());
+  if (!std::filesystem::is_empty(o.folder, failed)) {
+    return make_error("--run-dir: got {}, which is not empty; want a new folder", o.folder);
+  }
+  return o;
+}
+
+}  // namespace
+
+Result<std::int64_t> loss_window(const CompareArgs& args) {
+  if (args.window.empty()) return 1024;
+  return parse_integer(args.window, "--window", 1, 1 << 30);
+}
+
+Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seeds,
+                                      const std::string& program) {
+  COPUS_TRY(LiveOptions o, resolve_live(args, program));
+  std::string range = args.policy.batch_range;
+  if (range.empty()) range = fmt::format("{}:{}", o.start_batch, 64 * o.start_batch);
+  COPUS_TRY(const BatchRange batches, resolve_batch_range(range, o.start_batch));
+  const std::vector<std::string> names =
+      args.policies.empty()
+          ? std::vector<std::string>{"static", "cbs-pessimistic", "cbs-optimistic", "copus"}
+          : args.policies;
+  COPUS_TRY(const std::vector<Policy> policies,
+            parse_policies(names, batch_ladder(batches.lowest, batches.highest)));
+  for (const Policy& policy : policies) o.late_batch = std::max(o.late_batch, policy.batch);
+  for (const Policy& policy : policies) COPUS_TRY_VOID(policy_flags(policy, o, "any"));
+
+  std::vector<std::vector<SimOutcome>> runs(policies.size());
+  std::string late_plan;
+  // Runs of one seed follow each other: a machine that others use too treats them alike.
+  for (std::int64_t seed = 1; seed <= seeds; ++seed) {
+    for (std::size_t p = 0; p < policies.size(); ++p) {
+      COPUS_TRY(const std::vector<std::string> flags, policy_flags(policies[p], o, late_plan));
+      COPUS_TRY(const RecordedRun run, train(o, policies[p].name, seed, flags));
+      if (policies[p].rule == Rule::kStatic && policies[p].batch == o.late_batch)
+        late_plan = layout_text(run);
+      runs[p].push_back(run.outcome());
+      const SimOutcome& outcome = runs[p].back();
+      fmt::print(stderr, "seed {}  {:18} {}, {} samples, {} switches\n", seed, policies[p].name,
+                 outcome.reached ? fmt::format("{:.1f} s", outcome.crossings.back().t)
+                                 : fmt::format("not reached (loss {:.3f})", run.smoothed()),
+                 outcome.samples, outcome.switches);
+    }
+  }
+  CompareReport report;
+  report.comparison = compare(policies, runs, o.losses);
+  report.title = fmt::format("{}, live", o.config);
+  report.seeds = seeds;
+  report.assumed.push_back(fmt::format(
+      "a run's loss is the mean over its last {} samples, each seen for the first time", o.window));
+  report.assumed.push_back(fmt::format(
+      "learning rate: the file's at batch {}, by the square-root rule at others", o.start_batch));
+  report.assumed.push_back(fmt::format("the runs are in {}", o.folder));
+  return report;
+}
+
+}  // namespace copus

@@ -1,0 +1,335 @@
+// copus compare --simulate: the world that policies are compared in, and the runs through it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "apps/copus/compare.h"
+#include "copus/base/text.h"
+#include "copus/cost/framework.h"
+#include "copus/goodput/pause.h"
+#include "copus/sim/recorded_world.h"
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kStartBatch = 16;
+
+Result<double> number(const std::string& text, const char* flag, double fallback, double low,
+                      double high) {
+  if (text.empty()) return fallback;
+  return parse_number(text, flag, low, high);
+}
+
+Result<double> duration(const std::string& text, const char* flag, double fallback) {
+  if (text.empty()) return fallback;
+  return parse_duration(text, flag);
+}
+
+// Falling, and such as the curve reaches.
+Result<std::vector<double>> resolve_losses(const std::vector<std::string>& texts,
+                                           const LossCurve& curve) {
+  std::vector<double> losses;
+  for (const std::string& text : texts) {
+    COPUS_TRY(const double loss, parse_number(text, "--losses", 0, 1e6));
+    if (loss <= curve.floor || loss > curve.start_loss) {
+      return make_error(
+          "--losses: got {}; want above {:.3f}, where this model's curve ends, and at most {:.3f}, "
+          "where it begins",
+          text, curve.floor, curve.start_loss);
+    }
+    losses.push_back(loss);
+  }
+  if (losses.empty()) {
+    // Evenly from a third of the way down to where a critical batch is some hundred samples.
+    for (const double loss : {5.0, 4.5, 4.0, 3.5, 3.0}) {
+      if (loss > curve.floor + 0.2 && loss < curve.start_loss) losses.push_back(loss);
+    }
+  }
+  if (losses.empty())
+    return make_error("--losses: missing; want losses between {:.3f} and {:.3f}", curve.floor,
+                      curve.start_loss);
+  std::sort(losses.begin(), losses.end(), std::greater<>());
+  losses.erase(std::unique(losses.begin(), losses.end()), losses.end());
+  return losses;
+}
+
+// A layout's step takes longer or shorter than predicted by a factor that the controller does not
+// know: the same for all batches of the layout, another with another seed.
+double step_factor(const Candidate& at, double spread, std::uint64_t seed) {
+  if (spread == 0) return 1;
+  const ParallelPlan& p = at.at.plan;
+  std::seed_seq mixed{static_cast<std::int64_t>(seed),
+                      p.tp,
+                      p.cp,
+                      p.pp,
+                      p.dp,
+                      p.ep,
+                      p.vp,
+                      static_cast<std::int64_t>(p.zero),
+                      static_cast<std::int64_t>(p.sp)};
+  std::mt19937_64 random(mixed);
+  return std::exp(spread * std::normal_distribution<double>()(random));
+}
+
+struct Simulation {
+  Workload job;
+  Scenario scenario;
+  std::vector<std::int64_t> batches;
+  std::vector<double> losses;
+  double step_error = 0;
+  std::vector<std::string> assumed;
+
+  template <typename... Args>
+  void assume(fmt::format_string<Args...> format, Args&&... args) {
+    assumed.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
+  COPUS_TRY(const std::int64_t window, loss_window(args));
+  std::vector<RecordedRun> runs;
+  for (const std::string& folder : args.from) {
+    runs.emplace_back(std::vector<double>{}, window);
+    COPUS_TRY_VOID(runs.back().read(folder + "/events.jsonl"));
+  }
+  return runs;
+}
+
+// The cluster that one of the runs has measured; its engine is Copus's own.
+Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<RecordedRun>& runs) {
+  const auto known = std::find_if(runs.begin(), runs.end(), [](const RecordedRun& run) {
+    return run.start().is_object() && run.start().value("cluster", Json()).is_object();
+  });
+  std::optional<ClusterSpec> cluster;
+  if (args.cluster.empty()) {
+    if (known == runs.end()) {
+      return make_error(
+          "--cluster: missing, and no run of --from has measured its own; want it, or a run with "
+          "--plan best or --adapt");
+    }
+    COPUS_TRY(cluster, cluster_from_json(known->start().at("cluster"), "events.jsonl: cluster"));
+  }
+  COPUS_TRY(Workload job, load_job(args, cluster));
+  const Json& start = known == runs.end() ? runs.front().start() : known->start();
+  const bool on_cpus = start.is_object() && start.value("device", "cpu") == "cpu";
+  const bool fp32 = start.is_object() && start.value("precision", "fp32") == "fp32";
+  job.options = engine_cost_options(on_cpus, fp32 ? Precision::kFp32 : Precision::kBf16);
+  return job;
+}
+
+Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>& runs,
+                         Simulation& sim) {
+  JobArgs job = args.job;
+  if (job.model.empty()) {
+    return make_error(
+        "--model: missing; want a catalog name or a config.json, here or in --config");
+  }
+  if (job.global_batch.empty()) job.global_batch = std::to_string(kStartBatch);
+  if (!runs.empty()) {
+    COPUS_TRY(sim.job, load_recorded_job(job, runs));
+    return {};
+  }
+  if (job.cluster.empty()) {
+    return make_error(
+        "--cluster: missing; want NODESxGPUSxGPU, a catalog name or a file, here or in --config");
+  }
+  COPUS_TRY(sim.job, load_job(job));
+  return {};
+}
+
+Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
+  Scenario& scenario = sim.scenario;
+  scenario.start_batch = sim.job.global_batch;
+  std::string range = args.policy.batch_range;
+  if (range.empty()) range = fmt::format("{}:{}", scenario.start_batch, 64 * scenario.start_batch);
+  COPUS_TRY(const BatchRange batches, resolve_batch_range(range, scenario.start_batch));
+  sim.batches = batch_ladder(batches.lowest, batches.highest);
+  sim.batches.push_back(scenario.start_batch);
+  std::sort(sim.batches.begin(), sim.batches.end());
+  sim.batches.erase(std::unique(sim.batches.begin(), sim.batches.end()), sim.batches.end());
+
+  CandidateRequest request;
+  request.seq_len = sim.job.seq_len;
+  request.batches = sim.batches;
+  PartialPlan space;
+  if (!args.policy.fix.empty()) {
+    COPUS_TRY(space, load_partial_plan(args.policy.fix, "--fix"));
+  }
+  request.spaces = {space};
+  scenario.candidates =
+      enumerate_candidates(sim.job.model, sim.job.cluster, sim.job.options, request);
+  // A batch that nothing fits is no rung.
+  std::erase_if(sim.batches, [&](std::int64_t batch) {
+    return std::none_of(scenario.candidates.begin(), scenario.candidates.end(),
+                        [&](const Candidate& c) { return c.at.global_batch == batch; });
+  });
+  if (std::find(sim.batches.begin(), sim.batches.end(), scenario.start_batch) ==
+      sim.batches.end()) {
+    return make_error(
+        "--global-batch: got {}; want one that some layout of {} GPUs (and --fix) can train with "
+        "in the memory there is",
+        scenario.start_batch, sim.job.cluster.gpus());
+  }
+  sim.assume("{} configurations, batches {}", scenario.candidates.size(),
+             fmt::join(sim.batches, ", "));
+  return {};
+}
+
+Result<void> resolve_published_world(const CompareArgs& args, Simulation& sim) {
+  World& world = sim.scenario.world;
+  world.curve = kaplan_curve(sim.job.model, sim.job.seq_len);
+  world.law.base_batch = static_cast<double>(sim.job.global_batch);
+  if (args.law == "lr-aware") {
+    world.law.lr_exponent = 0.5;
+  } else if (!args.law.empty() && args.law != "critical-batch") {
+    return make_error("--law: got {}; want critical-batch or lr-aware", shortened(args.law, 40));
+  }
+  const double believed = sim.scenario.controller.policy.calibration;
+  COPUS_TRY(world.calibration,
+            number(args.true_calibration, "--true-calibration", believed, 1e-3, 1e6));
+  COPUS_TRY(sim.step_error, number(args.step_error, "--step-error", 0, 0, 2));
+  COPUS_TRY(sim.losses, resolve_losses(args.losses, world.curve));
+  sim.assume(
+      "loss and critical batch by Kaplan et al. 2020: from {:.2f}, with a floor of {:.2f}; "
+      "critical batch {} at a loss of {:g}",
+      world.curve.start_loss, world.curve.floor,
+      human_count(world.curve.critical_batch(sim.losses.back())), sim.losses.back());
+  sim.assume("progress of a step: {}",
+             world.law.lr_exponent > 0
+                 ? "1/(1 + Bcrit/B) x sqrt(B/first batch), as COPUS's LR-aware Goodput has it"
+                 : "1/(1 + Bcrit/B), the critical-batch law");
+  world.step_s = [](const Candidate& at) { return at.predicted.total().v; };
+  return {};
+}
+
+Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<RecordedRun>& runs,
+                                    Simulation& sim) {
+  for (const auto& [flag, value] :
+       {std::pair("--law", &args.law), std::pair("--true-calibration", &args.true_calibration),
+        std::pair("--step-error", &args.step_error)}) {
+    if (!value->empty())
+      return make_error("{}: got {} with --from; want one of the two: recorded runs say it", flag,
+                        *value);
+  }
+  COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
+                                                   sim.scenario.controller.policy.calibration,
+                                                   static_cast<double>(sim.job.global_batch)));
+  sim.scenario.world = std::move(recorded.world);
+  const LossCurve& curve = sim.scenario.world.curve;
+  COPUS_TRY(sim.losses, resolve_losses(args.losses, curve));
+  sim.assume(
+      "as {} recorded run{} show: loss from {:.2f} with a floor of {:.2f} (fit: {:.1f}%), critical "
+      "batch {} at a loss of {:g}, progress x (batch/{})^{:.2f}, step times of {} configurations",
+      runs.size(), runs.size() == 1 ? "" : "s", curve.start_loss, curve.floor,
+      100 * recorded.fitted.error, human_count(curve.critical_batch(sim.losses.back())),
+      sim.losses.back(), sim.job.global_batch, recorded.fitted.law.lr_exponent,
+      recorded.configurations);
+  return {};
+}
+
+Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
+  World& world = sim.scenario.world;
+  COPUS_TRY(world.noise_rank, number(args.noise_rank, "--noise-rank", world.noise_rank, 2, 1e12));
+  sim.assume(
+      "critical batch / noise scale: {:.3g} in truth, {:.3g} believed; gradient noise of rank {}; "
+      "step times off by {:.0f}% from layout to layout, {:.0f}% from step to step",
+      world.calibration, sim.scenario.controller.policy.calibration, human_count(world.noise_rank),
+      100 * sim.step_error, 100 * world.step_jitter);
+  COPUS_TRY(const double pause_s, duration(args.pause, "--pause", 0));
+  world.pause_s = [model = sim.job.model, cluster = sim.job.cluster, pause_s](
+                      const Configuration& from, const Configuration& to) {
+    if (pause_s > 0 && !same_placement(from.plan, to.plan)) return pause_s;
+    return predict_pause_s(model, cluster, {}, from, to);
+  };
+  sim.assume("a change of layout pauses {}",
+             pause_s > 0 ? "for " + human_seconds(pause_s)
+                         : std::string("as the reshard model predicts: bytes over links"));
+  FailureOptions& f = world.failures;
+  COPUS_TRY(f.between_s, duration(args.failures_every, "--failures-every", 0));
+  COPUS_TRY(f.checkpoint_every_s, duration(args.save_every, "--save-every", f.checkpoint_every_s));
+  COPUS_TRY(f.checkpoint_s, duration(args.save_cost, "--save-cost", f.checkpoint_s));
+  COPUS_TRY(f.restart_s, duration(args.restart, "--restart", f.restart_s));
+  if (f.between_s > 0) {
+    sim.assume(
+        "a failure every {} on average, {} to restart, a checkpoint every {} that holds the run up "
+        "for {}",
+        human_seconds(f.between_s), human_seconds(f.restart_s), human_seconds(f.checkpoint_every_s),
+        human_seconds(f.checkpoint_s));
+  }
+  return {};
+}
+
+Result<Simulation> resolve_simulation(const CompareArgs& args) {
+  Simulation sim;
+  COPUS_TRY(const std::vector<RecordedRun> runs, read_runs(args));
+  COPUS_TRY_VOID(resolve_job(args, runs, sim));
+  // What is maximised is what the world rewards, unless said otherwise.
+  PolicyOptions& policy = sim.scenario.controller.policy;
+  if (runs.empty())
+    policy.kind = args.law == "lr-aware" ? GoodputKind::kLrAware : GoodputKind::kPlain;
+  COPUS_TRY_VOID(resolve_policy(args.policy, sim.scenario.controller));
+  COPUS_TRY_VOID(resolve_candidates(args, sim));
+  COPUS_TRY_VOID(runs.empty() ? resolve_published_world(args, sim)
+                              : resolve_recorded_world(args, runs, sim));
+  COPUS_TRY_VOID(resolve_rest_of_world(args, sim));
+  sim.assume("copus maximises {} Goodput; a change of layout has to gain {:g}%, one of batch {:g}%",
+             to_string(policy.kind), 100 * policy.margin, 100 * policy.batch_margin);
+  return sim;
+}
+
+// Every policy with every seed, on all cores.
+Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
+                                                          const std::vector<Policy>& policies,
+                                                          std::size_t seeds) {
+  std::vector<std::vector<SimOutcome>> runs(policies.size(), std::vector<SimOutcome>(seeds));
+  std::vector<std::string> errors(policies.size() * seeds);
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < errors.size(); i = next++) {
+      const std::size_t p = i / seeds, s = i % seeds;
+      Scenario scenario = sim.scenario;
+      scenario.world.step_s = [&, seed = s + 1](const Candidate& at) {
+        return sim.scenario.world.step_s(at) * step_factor(at, sim.step_error, seed);
+      };
+      Result<SimOutcome> run = simulate(scenario, policies[p], sim.losses, s + 1);
+      if (run) {
+        runs[p][s] = std::move(run).value();
+      } else {
+        errors[i] = run.error().message;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& error : errors) {
+    if (!error.empty()) return Error{error};
+  }
+  return runs;
+}
+
+}  // namespace
+
+Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t seeds) {
+  COPUS_TRY(const Simulation sim, resolve_simulation(args));
+  COPUS_TRY(
+      const std::vector<Policy> policies,
+      parse_policies(args.policies.empty() ? default_policies() : args.policies, sim.batches));
+  COPUS_TRY(const auto runs, simulate_all(sim, policies, static_cast<std::size_t>(seeds)));
+  CompareReport report;
+  report.comparison = compare(policies, runs, sim.losses);
+  report.title = fmt::format("{} on {}", sim.job.model.name, sim.job.cluster.name);
+  report.assumed = sim.assumed;
+  report.seeds = seeds;
+  return report;
+}
+
+}  // namespace copus

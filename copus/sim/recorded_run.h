@@ -1,0 +1,61 @@
+// RecordedRun: a live run as its events tell it.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "copus/base/json.h"
+#include "copus/sim/sim_job.h"
+
+namespace copus {
+
+struct RecordedStep {
+  double t = 0;  // since the first step began
+  double seconds = 0;
+  double loss = 0;      // of this step
+  double smoothed = 0;  // mean over the last samples
+  std::int64_t samples = 0;
+  std::int64_t global_batch = 0;
+  ParallelPlan plan;
+  std::optional<double> gns;
+};
+
+class RecordedRun {
+ public:
+  // `losses`: falling. `window`: samples that a loss is the mean of; each was seen for the first
+  // time.
+  explicit RecordedRun(std::vector<double> losses, std::int64_t window)
+      : losses_(std::move(losses)), window_(window) {}
+
+  // The next event. After a restart the steps that are done again replace the lost ones.
+  Result<void> add(const Json& event, const std::string& where);
+  // A whole file; a last line without an end is one that is being written, and left out.
+  Result<void> read(const std::string& path);
+
+  // Whether the last loss was reached.
+  bool reached() const { return crossings_.size() == losses_.size(); }
+  const std::vector<RecordedStep>& steps() const { return steps_; }
+  const Json& start() const { return start_; }  // the first event; null: none
+  double smoothed() const { return steps_.empty() ? 0 : steps_.back().smoothed; }
+  // As a simulated run's.
+  SimOutcome outcome() const;
+
+ private:
+  Result<void> add_step(const Json& event, const std::string& where);
+
+  std::vector<double> losses_;
+  std::int64_t window_;
+  double begin_ = 0;
+  Json start_;
+  std::vector<RecordedStep> steps_;
+  std::deque<std::pair<std::int64_t, double>> recent_;  // batch and loss
+  std::int64_t recent_samples_ = 0;
+  double recent_sum_ = 0;
+  std::vector<SimPoint> crossings_;
+  std::int64_t switches_ = 0, layout_switches_ = 0;
+  double pause_s_ = 0;
+};
+
+}  // namespace copus

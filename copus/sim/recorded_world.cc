@@ -1,0 +1,80 @@
+#include "copus/sim/recorded_world.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "copus/goodput/step_times.h"
+
+namespace copus {
+namespace {
+
+constexpr std::size_t kTimed = 200;  // steps of a configuration that are looked at
+constexpr std::size_t kWarmUp = 3;   // of a phase, that are not
+
+// Seconds of each configuration's steps.
+std::map<std::string, std::vector<double>> recorded_times(const std::vector<RecordedRun>& runs) {
+  std::map<std::string, std::vector<double>> times;
+  for (const RecordedRun& run : runs) {
+    std::size_t here = 0;
+    std::string before;
+    for (const RecordedStep& step : run.steps()) {
+      const std::string name = to_text({step.plan, step.global_batch});
+      here = name == before ? here + 1 : 0;
+      before = name;
+      if (here >= kWarmUp) times[name].push_back(step.seconds);
+    }
+  }
+  return times;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Result<RecordedWorld> recorded_world(const std::vector<RecordedRun>& runs,
+                                     const std::vector<Candidate>& candidates, double believed,
+                                     double base_batch) {
+  RecordedWorld out;
+  COPUS_TRY(out.fitted, fit_curve(runs, believed, base_batch));
+  out.world.curve = out.fitted.curve;
+  out.world.law = out.fitted.law;
+
+  const auto times = recorded_times(runs);
+  auto steps = std::make_shared<std::map<std::string, double>>();
+  StepTimes belief;
+  for (const Candidate& candidate : candidates) {
+    const auto found = times.find(to_text(candidate.at));
+    if (found == times.end()) continue;
+    // A run's time is the sum of its steps, slow ones too: the mean is what counts.
+    const double seconds = mean(found->second);
+    (*steps)[found->first] = seconds;
+    for (std::size_t i = 0; i < std::min(kTimed, found->second.size()); ++i) {
+      belief.observe(candidate, seconds);
+    }
+  }
+  out.configurations = static_cast<std::int64_t>(steps->size());
+  for (const Candidate& candidate : candidates) {
+    steps->try_emplace(to_text(candidate.at), belief.believe(candidate).seconds);
+  }
+  out.world.step_s = [steps](const Candidate& at) { return steps->at(to_text(at.at)); };
+
+  double log_ratio = 0, measured = 0;
+  for (const RecordedRun& run : runs) {
+    for (const RecordedStep& step : run.steps()) {
+      if (!step.gns || *step.gns <= 0) continue;
+      log_ratio += std::log(out.fitted.curve.critical_batch(step.smoothed) / *step.gns);
+      measured += 1;
+    }
+  }
+  out.calibration = measured > 0 ? std::exp(log_ratio / measured) : believed;
+  out.world.calibration = out.calibration;
+  return out;
+}
+
+}  // namespace copus
