@@ -58,7 +58,7 @@ std::vector<Choice> allowed(const PolicyOptions& options, const Situation& situa
                          static_cast<double>(situation.now.at.global_batch);
     if (ratio > options.growth || 1 / ratio > options.growth) continue;
     if (choice.at == situation.now.at) continue;
-    if (options.adapt == Adapt::kBatch && !same_placement(choice.at.plan, situation.now.at.plan)) {
+    if (options.adapt != Adapt::kFull && !same_placement(choice.at.plan, situation.now.at.plan)) {
       continue;
     }
     kept.push_back(choice);
@@ -375,11 +375,60 @@ TEST_F(FromPipeline, OfEqualsTheLesserChangeIsMade) {
   EXPECT_EQ(decision().to, configuration(8, 1, 1, 16));  // the simpler plan
 }
 
+// Of where the run is and what its layout can go to: the largest batch up to the critical one, or
+// the smallest where all are above.
+TEST(Policy, TrackingGoesToTheCriticalBatchWhateverItCosts) {
+  std::mt19937_64 random(4);
+  Int up = 0, down = 0, keeps = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const Situation situation = random_situation(random);
+    PolicyOptions options = random_options(random);
+    options.adapt = Adapt::kTrack;
+    const double critical = options.calibration * situation.noise->gns;
+    const Int now = situation.now.at.global_batch;
+    const std::vector<Choice> choices = allowed(options, situation);
+    Int largest_below = static_cast<double>(now) <= critical ? now : 0, smallest = now;
+    for (const Choice& choice : choices) {
+      const Int batch = choice.at.global_batch;
+      if (static_cast<double>(batch) <= critical) largest_below = std::max(largest_below, batch);
+      smallest = std::min(smallest, batch);
+    }
+    const Decision decision = decide(options, situation);
+    EXPECT_EQ(decision.to.global_batch, largest_below > 0 ? largest_below : smallest);
+    EXPECT_TRUE(same_placement(decision.to.plan, situation.now.at.plan));
+    EXPECT_EQ(decision.candidates, static_cast<Int>(choices.size()));
+    const bool elsewhere = decision.to.global_batch != now;
+    EXPECT_EQ(decision.move, elsewhere && situation.steps_here >= options.dwell_steps);
+    if (!elsewhere) {
+      EXPECT_EQ(decision.to, situation.now.at);
+    }
+    up += decision.to.global_batch > now ? 1 : 0;
+    down += decision.to.global_batch < now ? 1 : 0;
+    keeps += elsewhere ? 0 : 1;
+  }
+  EXPECT_GT(up, 100);
+  EXPECT_GT(down, 100);
+  EXPECT_GT(keeps, 100);
+}
+
+TEST_F(FromPipeline, TrackingTakesTheFastestVariantOfABatch) {
+  options_.adapt = Adapt::kTrack;
+  offer(configuration(2, 1, 4, 32, 1), 9);  // slow, and yet the critical batch is 170
+  EXPECT_TRUE(decision().move);
+  EXPECT_LT(decision().gain, 0);
+  offer(configuration(2, 1, 4, 32, 4), 8);
+  offer(configuration(2, 1, 4, 32, 2), 8.5);
+  EXPECT_EQ(decision().to, configuration(2, 1, 4, 32, 4));
+  EXPECT_EQ(decision().why, "dp2.tp1.pp4.mb4 at batch 32: the critical batch is 170");
+  situation_.noise.reset();
+  EXPECT_FALSE(decision().move);
+}
+
 TEST(Adapt, ReadsWhatItPrints) {
-  for (const Adapt adapt : {Adapt::kOff, Adapt::kBatch, Adapt::kFull}) {
+  for (const Adapt adapt : {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack}) {
     EXPECT_EQ(parse_adapt(to_string(adapt)).value(), adapt);
   }
-  EXPECT_EQ(parse_adapt("all").error().message, "--adapt: got all; want off, batch or full");
+  EXPECT_EQ(parse_adapt("all").error().message, "--adapt: got all; want off, batch, full or track");
 }
 
 }  // namespace

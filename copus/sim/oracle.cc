@@ -13,14 +13,15 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Losses from the start to the last, the wanted ones among them.
 std::vector<double> grid(const LossCurve& curve, const std::vector<double>& losses) {
   // Even in the logarithm of what is left above the floor: steps are so too.
+  // Both ends as they are: a rounded one may lie outside and be left out.
   std::vector<double> all = losses;
+  all.push_back(curve.start_loss);
   const double first = std::log(curve.start_loss - curve.floor);
   const double last = std::log(losses.back() - curve.floor);
-  for (std::size_t i = 0; i <= kIntervals; ++i) {
+  for (std::size_t i = 1; i < kIntervals; ++i) {
     const double part = static_cast<double>(i) / kIntervals;
     all.push_back(curve.floor + std::exp(first + part * (last - first)));
   }
-  all.front() = std::min(all.front(), curve.start_loss);
   std::sort(all.begin(), all.end(), std::greater<>());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   std::erase_if(all, [&](double loss) { return loss > curve.start_loss || loss < losses.back(); });

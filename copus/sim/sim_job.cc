@@ -24,9 +24,7 @@ SimJob::SimJob(const World& world, const SimOptions& options, Candidate start,
   next_failure_s_ = seconds_to_failure();
 }
 
-bool SimJob::done() const {
-  return outcome_.reached || static_cast<double>(outcome_.steps) >= options_.most_steps;
-}
+bool SimJob::done() const { return outcome_.reached || steps_taken_ >= options_.most_steps; }
 
 double SimJob::seconds_to_failure() {
   if (world_.failures.between_s <= 0) return INFINITY;
@@ -52,6 +50,7 @@ Result<StepReport> SimJob::step() {
 
   progress_ += world_.law.step(batch, critical);
   loss_ = world_.curve.loss_at(progress_);
+  ++steps_taken_;
   ++outcome_.steps;
   outcome_.samples += now_.at.global_batch;
   outcome_.seconds += report.seconds;

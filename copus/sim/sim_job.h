@@ -36,7 +36,8 @@ struct World {
 
 struct SimOptions {
   std::vector<double> losses;  // falling; the run ends at the last
-  double most_steps = 2e6;     // a run that has not got there by then is given up
+  double most_steps = 2e6;     // a run that has not got there by then is given up; those that are
+                               // done again after a failure count
   std::uint64_t seed = 1;
 };
 
@@ -102,6 +103,7 @@ class SimJob final : public Job {
   std::mt19937_64 random_;
   Candidate now_;
   double step_s_;
+  double steps_taken_ = 0;  // those done again too
   double progress_ = 0;
   double loss_;
   double noted_loss_;

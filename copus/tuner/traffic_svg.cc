@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "copus/base/svg_page.h"
 #include "copus/base/text.h"
 
 namespace copus {
@@ -72,24 +73,10 @@ struct LogScale {
   }
 };
 
-class Page {
- public:
-  template <typename... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
-  }
-  void text(double x, double y, const std::string& content, const char* attributes = "") {
-    add("<text x='{:.1f}' y='{:.1f}' {}>{}</text>\n", x, y, attributes, xml_text(content));
-  }
-  std::string& raw() { return text_; }
-
- private:
-  std::string text_;
-};
-
 // Neighbours of equal colour become one rectangle, and all of a colour one path: a matrix of 512
 // stays under a megabyte.
-void draw_cells(Page& page, const std::vector<Cell>& cells, const LogScale& scale, double pixels) {
+void draw_cells(SvgPage& page, const std::vector<Cell>& cells, const LogScale& scale,
+                double pixels) {
   std::array<std::array<std::string, kLevels>, kDimensions> paths;
   for (std::size_t i = 0; i < cells.size();) {
     const Cell& cell = cells[i];
@@ -121,7 +108,7 @@ double cell_pixels(const Traffic& traffic) {
   return std::max(1.0, std::floor(kMapSide / static_cast<double>(traffic.gpus)));
 }
 
-void draw_map(Page& page, const Traffic& traffic, const std::vector<Cell>& cells,
+void draw_map(SvgPage& page, const Traffic& traffic, const std::vector<Cell>& cells,
               const LogScale& scale, std::int64_t gpus_per_cell) {
   const double pixels = cell_pixels(traffic);
   const double side = static_cast<double>(traffic.gpus) * pixels;
@@ -165,7 +152,7 @@ void draw_map(Page& page, const Traffic& traffic, const std::vector<Cell>& cells
            kMapX - 42, kMapY + side / 2, unit);
 }
 
-double draw_shares(Page& page, const Traffic& traffic, double y) {
+double draw_shares(SvgPage& page, const Traffic& traffic, double y) {
   const DimensionBytes totals = traffic.totals();
   const double total = std::max(1.0, traffic.total().v);
   page.text(kPanelX, y, fmt::format("Sent per step: {}", human_bytes(total)), "class='head'");
@@ -189,7 +176,7 @@ double draw_shares(Page& page, const Traffic& traffic, double y) {
   return y + 26;
 }
 
-double draw_scale(Page& page, const Traffic& traffic, const LogScale& scale, double y,
+double draw_scale(SvgPage& page, const Traffic& traffic, const LogScale& scale, double y,
                   bool by_gpu) {
   page.text(kPanelX, y, by_gpu ? "From one GPU to another" : "From one cell to another",
             "class='head'");
@@ -213,7 +200,7 @@ double draw_scale(Page& page, const Traffic& traffic, const LogScale& scale, dou
   return y + 48;
 }
 
-double draw_links(Page& page, const LinkLoads& links, double y) {
+double draw_links(SvgPage& page, const LinkLoads& links, double y) {
   page.text(kPanelX, y, "Busiest links", "class='head'");
   page.text(kPanelX + 210, y, "load", "class='small' text-anchor='end'");
   page.text(kPanelX + 285, y, "mean", "class='small' text-anchor='end'");
@@ -232,7 +219,7 @@ double draw_links(Page& page, const LinkLoads& links, double y) {
   return y + 40;
 }
 
-double draw_duty(Page& page, const TrafficPattern& pattern, double y) {
+double draw_duty(SvgPage& page, const TrafficPattern& pattern, double y) {
   page.text(kPanelX, y, fmt::format("GPU {} sends", pattern.gpu), "class='head'");
   page.text(kPanelX + 210, y, "of the step", "class='small' text-anchor='end'");
   page.text(kPanelX + 285, y, "bursts", "class='small' text-anchor='end'");
@@ -281,7 +268,7 @@ std::string traffic_svg(const TrafficPicture& picture) {
   for (const Cell& cell : cells) scale.include(cell.bytes);
   if (cells.empty()) scale.low = Bytes(0);
 
-  Page body;
+  SvgPage body;
   body.text(30, 34, shortened(picture.title, 95), "class='title'");
   body.text(30, 56, shortened(picture.subtitle, 150));
   draw_map(body, shown, cells, scale, gpus_per_cell);
@@ -292,19 +279,12 @@ std::string traffic_svg(const TrafficPicture& picture) {
   double strip_height = 0;
   const double map_end = kMapY + cell_pixels(shown) * static_cast<double>(shown.gpus);
   const double strip_y = std::max(map_end, y) + 34;
-  body.raw() += pattern_strip(picture.pattern, 30, strip_y, kPageWidth - 60, strip_height);
+  body.add_raw(pattern_strip(picture.pattern, 30, strip_y, kPageWidth - 60, strip_height));
 
   const double height = strip_y + strip_height + 16;
-  return fmt::format(
-             "<svg xmlns='http://www.w3.org/2000/svg' width='{0}' height='{1:.0f}' "
-             "viewBox='0 0 {0} {1:.0f}'>\n"
-             "<style>text{{font:12.5px system-ui,'Helvetica Neue',Arial,sans-serif;fill:#1e293b}}"
-             ".title{{font-size:19px;font-weight:600}}.head{{font-size:14px;font-weight:600}}"
-             ".small{{font-size:11px;fill:#475569}}.lane{{fill:#f1f5f9}}"
-             ".tick{{stroke:#475569}}.lens{{fill:none;stroke:#0f172a}}</style>\n"
-             "<rect width='100%' height='100%' fill='#ffffff'/>\n",
-             kPageWidth, height) +
-         body.raw() + "</svg>\n";
+  // No rules for a dark page: the shades fade to white.
+  body.style(".lane{fill:#f1f5f9}.tick{stroke:#475569}.lens{fill:none;stroke:#0f172a}");
+  return body.document(kPageWidth, height);
 }
 
 }  // namespace copus

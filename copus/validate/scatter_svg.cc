@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "copus/base/svg_page.h"
 #include "copus/base/text.h"
 
 namespace copus {
@@ -24,46 +25,6 @@ constexpr double kSpreadHeight = 190;
 constexpr double kSpreadWidth = kPageWidth - kPlotX - 30;
 constexpr double kBand = 0.10;
 
-// Okabe and Ito's colours, which the colour-blind can tell apart, without black and yellow (one of
-// them vanishes on any page), and two that keep the distance; on a dark page the blues are lighter.
-// Every eighth source changes shape.
-struct Colour {
-  const char* light;
-  const char* dark;
-};
-constexpr std::array<Colour, 8> kColours = {{{"#0072b2", "#3d9be9"},
-                                             {"#e69f00", "#e69f00"},
-                                             {"#009e73", "#1fb98d"},
-                                             {"#d55e00", "#e8702a"},
-                                             {"#cc79a7", "#d98cb8"},
-                                             {"#56b4e9", "#9bd8ff"},
-                                             {"#8c6bb1", "#a98bd0"},
-                                             {"#888888", "#a0a0a0"}}};
-
-// ".c0{color:#0072b2}…"
-std::string colour_rules(const char* Colour::*page) {
-  std::string rules;
-  for (std::size_t i = 0; i < kColours.size(); ++i) {
-    rules += fmt::format(".c{}{{color:{}}}", i, kColours[i].*page);
-  }
-  return rules;
-}
-
-class Page {
- public:
-  template <typename... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
-  }
-  void text(double x, double y, std::string_view content, const char* attributes = "") {
-    add("<text x='{:.1f}' y='{:.1f}' {}>{}</text>\n", x, y, attributes, xml_text(content));
-  }
-  const std::string& content() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 // A series with what is drawn of it.
 struct Drawn {
   std::string name;
@@ -71,7 +32,8 @@ struct Drawn {
   std::vector<double> errors;  // signed, in order
   std::size_t index = 0;
 
-  std::size_t colour() const { return index % kColours.size(); }
+  // Every eighth source begins with the colours anew, and changes its shape.
+  std::size_t colour() const { return index % kSvgColours.size(); }
   double mean_error() const {
     const double sum = std::accumulate(errors.begin(), errors.end(), 0.0,
                                        [](double s, double e) { return s + std::abs(e); });
@@ -140,7 +102,7 @@ struct LogAxis {
   double y(double seconds) const { return kPlotY + kSide * (1 - at(seconds)); }
 };
 
-void draw_axes(Page& page, const LogAxis& axis) {
+void draw_axes(SvgPage& page, const LogAxis& axis) {
   // Over a few decades there is room for every label; beyond, for those of some decades.
   const int steps = axis.last - axis.first;
   const int labelled = steps <= 13 ? 1 : 3 * (1 + steps / 27);
@@ -169,7 +131,7 @@ void draw_axes(Page& page, const LogAxis& axis) {
 }
 
 // The diagonal and the band, cut off at the frame.
-void draw_diagonal(Page& page, const LogAxis& axis) {
+void draw_diagonal(SvgPage& page, const LogAxis& axis) {
   const double low = tick(axis.first), high = tick(axis.last);
   page.add(
       "<g clip-path='url(#frame)'><path d='M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} "
@@ -180,8 +142,8 @@ void draw_diagonal(Page& page, const LogAxis& axis) {
            axis.x(high), axis.y(high));
 }
 
-void draw_mark(Page& page, const Drawn& drawn, double x, double y, double size) {
-  switch (drawn.index / kColours.size() % 3) {
+void draw_mark(SvgPage& page, const Drawn& drawn, double x, double y, double size) {
+  switch (drawn.index / kSvgColours.size() % 3) {
     case 0:
       page.add("<circle cx='{:.1f}' cy='{:.1f}' r='{}'/>", x, y, size);
       break;
@@ -194,7 +156,7 @@ void draw_mark(Page& page, const Drawn& drawn, double x, double y, double size) 
   }
 }
 
-void draw_points(Page& page, const std::vector<Drawn>& all, const LogAxis& axis) {
+void draw_points(SvgPage& page, const std::vector<Drawn>& all, const LogAxis& axis) {
   // A source of few rows lies above one of many.
   std::vector<const Drawn*> order;
   order.reserve(all.size());
@@ -216,7 +178,7 @@ void draw_points(Page& page, const std::vector<Drawn>& all, const LogAxis& axis)
   }
 }
 
-void draw_legend(Page& page, const std::vector<Drawn>& all) {
+void draw_legend(SvgPage& page, const std::vector<Drawn>& all) {
   double y = kPlotY + 14;
   for (const Drawn& drawn : all) {
     page.add("<g class='c{}' fill='currentColor'>", drawn.colour());
@@ -257,7 +219,7 @@ double spread_limit(const std::vector<Drawn>& all) {
 }
 
 // For each source, the share of its rows whose error lies below: a step at 0 would be perfect.
-void draw_spread(Page& page, const std::vector<Drawn>& all, double top) {
+void draw_spread(SvgPage& page, const std::vector<Drawn>& all, double top) {
   page.text(kPlotX, top - 12, "Share of rows whose signed error is below", "class='head'");
   const double limit = spread_limit(all);
   const auto x = [&](double percent) {
@@ -304,7 +266,17 @@ void draw_spread(Page& page, const std::vector<Drawn>& all, double top) {
 std::string scatter_svg(const ScatterPicture& picture) {
   const std::vector<Drawn> all = drawn_of(picture);
   const LogAxis axis(all);
-  Page body;
+  SvgPage body;
+  body.style(
+      ".plot{fill:none;stroke:#334155}.grid{fill:none;stroke:#e8edf3}.decade{stroke:#c3cddb}"
+      ".band{fill:#64748b;fill-opacity:.24}.line{fill:none;stroke:#334155}",
+      ".plot,.line{stroke:#94a3b8}.grid{stroke:#1e293b}.decade{stroke:#334155}"
+      ".band{fill:#94a3b8}");
+  for (std::size_t i = 0; i < kSvgColours.size(); ++i) {
+    body.style_colour(fmt::format("c{}", i), kSvgColours[i]);
+  }
+  body.add("<clipPath id='frame'><rect x='{0}' y='{1}' width='{2}' height='{2}'/></clipPath>\n",
+           kPlotX, kPlotY, kSide);
   body.text(30, 34, shortened(picture.title, 90), "class='title'");
   body.text(30, 57, shortened(picture.subtitle, 140));
   draw_axes(body, axis);
@@ -315,23 +287,7 @@ std::string scatter_svg(const ScatterPicture& picture) {
   draw_spread(body, all, spread_top);
 
   const double height = spread_top + kSpreadHeight + 54;
-  return fmt::format(
-             "<svg xmlns='http://www.w3.org/2000/svg' width='{0}' height='{1:.0f}' "
-             "viewBox='0 0 {0} {1:.0f}'>\n"
-             "<style>text{{font:12.5px system-ui,'Helvetica Neue',Arial,sans-serif;fill:#1e293b}}"
-             ".title{{font-size:19px;font-weight:600}}.head{{font-size:14px;font-weight:600}}"
-             ".small{{font-size:11px;fill:#475569}}.page{{fill:#ffffff}}"
-             ".plot{{fill:none;stroke:#334155}}.grid{{fill:none;stroke:#e8edf3}}"
-             ".decade{{stroke:#c3cddb}}.band{{fill:#64748b;fill-opacity:.24}}"
-             ".line{{fill:none;stroke:#334155}}{5}\n"
-             "@media (prefers-color-scheme:dark){{text{{fill:#e2e8f0}}.small{{fill:#a3b1c6}}"
-             ".page{{fill:#0f172a}}.plot,.line{{stroke:#94a3b8}}.grid{{stroke:#1e293b}}"
-             ".decade{{stroke:#334155}}.band{{fill:#94a3b8}}{6}}}</style>\n"
-             "<clipPath id='frame'><rect x='{2}' y='{3}' width='{4}' height='{4}'/></clipPath>\n"
-             "<rect width='100%' height='100%' class='page'/>\n",
-             kPageWidth, height, kPlotX, kPlotY, kSide, colour_rules(&Colour::light),
-             colour_rules(&Colour::dark)) +
-         body.content() + "</svg>\n";
+  return body.document(kPageWidth, height);
 }
 
 }  // namespace copus

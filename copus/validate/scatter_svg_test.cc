@@ -5,41 +5,15 @@
 #include <cmath>
 #include <limits>
 
+#include "copus/base/svg_testing.h"
+
 namespace copus {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
-// Every element that opens also closes, in order, and no number is none.
-void expect_valid(const std::string& svg) {
-  std::vector<std::string> open;
-  for (std::size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
-    const std::size_t end = svg.find('>', at);
-    ASSERT_NE(end, std::string::npos);
-    const std::string tag = svg.substr(at + 1, end - at - 1);
-    if (tag.back() == '/') continue;
-    if (tag[0] != '/') {
-      open.push_back(tag.substr(0, tag.find(' ')));
-    } else {
-      ASSERT_FALSE(open.empty());
-      EXPECT_EQ(open.back(), tag.substr(1));
-      open.pop_back();
-    }
-  }
-  EXPECT_TRUE(open.empty());
-  const std::string drawn = svg.substr(svg.find("</style>"));
-  EXPECT_EQ(drawn.find("nan"), std::string::npos);
-  EXPECT_EQ(drawn.find("inf"), std::string::npos);
-}
 
 TEST(ScatterSvg, DrawsAPointPerRunAndALegendPerSource) {
   const std::string svg =
       scatter_svg({"title", "subtitle", {{"one", {{1, 1.1}, {2, 1.6}}}, {"two", {{3, 3}}}}});
-  expect_valid(svg);
+  expect_valid_svg(svg);
   EXPECT_EQ(count(svg, "<circle"), 3U + 2U);
   EXPECT_EQ(count(svg, ">one<"), 1U);
   EXPECT_EQ(count(svg, ">n = 2, mean error 15.0%<"), 1U);
@@ -55,7 +29,7 @@ TEST(ScatterSvg, IsSelfContained) {
 
 TEST(ScatterSvg, EscapesText) {
   const std::string svg = scatter_svg({"a<b", "c&d", {{"<x>\xff", {{1, 1}}}}});
-  expect_valid(svg);
+  expect_valid_svg(svg);
   EXPECT_EQ(count(svg, ">a&lt;b<"), 1U);
   EXPECT_EQ(count(svg, ">c&amp;d<"), 1U);
   EXPECT_EQ(count(svg, ">&lt;x&gt;?<"), 1U);
@@ -74,7 +48,7 @@ TEST(ScatterSvg, TakesAnyRangeOfTimes) {
   for (const double low : {1e-9, 1e-3, 0.999, 1.0, 1e6}) {
     for (const double factor : {1.0, 1.5, 1e3, 1e9}) {
       const std::string svg = scatter_svg({"t", "s", {{"one", {{low, low * factor}}}}});
-      expect_valid(svg);
+      expect_valid_svg(svg);
       EXPECT_EQ(count(svg, "<circle"), 2U);
     }
   }
@@ -86,18 +60,18 @@ TEST(ScatterSvg, LeavesOutWhatHasNoLogarithm) {
       {"t",
        "s",
        {{"one", {{1, 1}, {0, 1}, {1, 0}, {-1, 1}, {nan, 1}, {1, INFINITY}}}, {"none", {}}}});
-  expect_valid(svg);
+  expect_valid_svg(svg);
   EXPECT_EQ(count(svg, "<circle"), 2U);
   EXPECT_EQ(count(svg, "none<"), 0U);
 }
 
-TEST(ScatterSvg, DrawsNothingToo) { expect_valid(scatter_svg({"", "", {}})); }
+TEST(ScatterSvg, DrawsNothingToo) { expect_valid_svg(scatter_svg({"", "", {}})); }
 
 TEST(ScatterSvg, TellsManySourcesApartByShapeAndEndsTheLegend) {
   ScatterPicture picture{"t", "s", {}};
   for (int i = 0; i < 30; ++i) picture.series.push_back({"source", {{1.0 + i, 1.0 + i}}});
   const std::string svg = scatter_svg(picture);
-  expect_valid(svg);
+  expect_valid_svg(svg);
   EXPECT_GT(count(svg, "<circle"), 10U);
   EXPECT_GT(count(svg, "<rect x="), 8U);
   EXPECT_EQ(count(svg, " more<"), 1U);

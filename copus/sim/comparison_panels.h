@@ -1,0 +1,54 @@
+// The parts of a comparison's picture: two panels over one axis of time. Lengths are pixels.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "copus/base/svg_page.h"
+#include "copus/sim/comparison.h"
+
+namespace copus {
+
+constexpr double kPlotX = 70;
+constexpr double kPlotWidth = 800;
+constexpr double kPlotEnd = kPlotX + kPlotWidth;
+constexpr double kLossY = 112;
+constexpr double kLossHeight = 380;
+
+// How one policy is drawn.
+struct DrawnPolicy {
+  const PolicyResult* result;
+  std::string colour;  // a class of the page
+  double width;
+  bool dashed = false;
+  bool main = false;  // the one that all is about: "copus", or the first of its kind
+
+  bool is_static() const { return result->policy.rule == Rule::kStatic; }
+  const SimOutcome& run() const { return result->first; }
+};
+
+const DrawnPolicy* main_of(const std::vector<DrawnPolicy>& all);
+// Thin lines below, the main one on top of them; dashes hide nothing.
+std::vector<const DrawnPolicy*> in_drawing_order(const std::vector<DrawnPolicy>& all);
+void draw_line(SvgPage& page, const DrawnPolicy& drawn, const std::string& path);
+
+// Of both panels. Logarithmic: the last loss takes a hundred times as long as the first.
+struct TimeAxis {
+  double from = 1, to = 10;  // seconds
+
+  TimeAxis(const std::vector<DrawnPolicy>& all, std::size_t losses);
+  // On the edge where `t` lies beyond it.
+  double x(double t) const;
+  void draw(SvgPage& page, double top, double height, bool named) const;
+};
+
+// "4.31 h".
+std::string time_text(double seconds);
+
+void draw_loss_panel(SvgPage& page, const Comparison& comparison,
+                     const std::vector<DrawnPolicy>& all, const TimeAxis& time);
+// Returns where it ends.
+double draw_batch_panel(SvgPage& page, const std::vector<DrawnPolicy>& all, const TimeAxis& time,
+                        double top);
+
+}  // namespace copus

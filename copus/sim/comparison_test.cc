@@ -1,0 +1,134 @@
+#include "copus/sim/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "copus/sim/sim_testing.h"
+
+namespace copus {
+namespace {
+
+const std::vector<Policy> kPolicies = parse_policies({"static", "copus"}, {16, 64}).value();
+
+// To losses 4 and 3, as far as given: seconds and samples, `pauses_s` of them at the last.
+SimOutcome run(const std::vector<std::pair<double, double>>& crossings, double pauses_s = 0) {
+  SimOutcome out;
+  for (const auto& [seconds, samples] : crossings) {
+    out.crossings.push_back({seconds, 4.0 - static_cast<double>(out.crossings.size()), samples, 0});
+  }
+  if (!out.crossings.empty()) {
+    out.crossings.back().pauses_s = pauses_s;
+    out.seconds = out.crossings.back().t;
+  }
+  out.pause_s = pauses_s;
+  out.reached = crossings.size() == 2;
+  return out;
+}
+
+TEST(Compare, SpeedupIsOverTheBaselineThatIsFirstAtEachLoss) {
+  const Comparison all = compare(
+      kPolicies,
+      {{run({{10, 100}, {40, 300}})}, {run({{15, 100}, {33, 300}})}, {run({{8, 90}, {30, 310}})}},
+      {4, 3});
+  ASSERT_EQ(all.fastest.size(), 2U);
+  EXPECT_EQ(all.fastest[0].name, "static:16");
+  EXPECT_EQ(all.fastest[0].seconds, 10);
+  EXPECT_EQ(all.fastest[1].name, "static:64");
+  const Speedup& copus = all.policies[2].speedup;
+  EXPECT_NEAR(copus.by_loss[0], 25, 1e-9);
+  EXPECT_NEAR(copus.by_loss[1], 10, 1e-9);
+  EXPECT_NEAR(copus.average, 17.5, 1e-9);
+  EXPECT_NEAR(copus.peak, 25, 1e-9);
+  // A baseline is compared with the best of them, itself at times.
+  EXPECT_EQ(all.policies[0].speedup.by_loss[0], 0);
+  EXPECT_LT(all.policies[0].speedup.by_loss[1], 0);
+}
+
+TEST(Compare, SpreadIsOverSeedsEachWithItsOwnBaseline) {
+  const Comparison all = compare(kPolicies,
+                                 {{run({{10, 1}}), run({{12, 1}})},
+                                  {run({{11, 1}}), run({{11, 1}})},
+                                  {run({{8, 1}}), run({{10, 1}})}},
+                                 {4});
+  const PolicyResult& copus = all.policies[2];
+  EXPECT_NEAR(copus.speedup.low, 10, 1e-9);   // 11 / 10
+  EXPECT_NEAR(copus.speedup.high, 25, 1e-9);  // 10 / 8
+  EXPECT_NEAR(copus.speedup.average, 17.5, 1e-9);
+  EXPECT_EQ(copus.reached[0].seconds, 9);
+  EXPECT_EQ(copus.reached[0].low, 8);
+  EXPECT_EQ(copus.reached[0].high, 10);
+  EXPECT_EQ(all.fastest[0].seconds, 11);  // by mean; equal: the first
+}
+
+TEST(Compare, ThroughputEfficiencyAndPausesMultiplyToTheSpeedup) {
+  const Comparison made = compare(kPolicies,
+                                  {{run({{10, 100}, {40, 300}}, 1)},
+                                   {run({{15, 90}, {33, 280}}, 0)},
+                                   {run({{8, 90}, {30, 310}}, 4)}},
+                                  {4, 3});
+  Scenario scenario = quiet_scenario();
+  scenario.world.noise_rank = 100;
+  const std::vector<Policy> policies =
+      parse_policies({"static", "cbs-optimistic", "copus", "oracle"}, batches_of(scenario)).value();
+  std::vector<std::vector<SimOutcome>> runs;
+  runs.reserve(policies.size());
+  for (const Policy& policy : policies) {
+    runs.push_back({simulate(scenario, policy, {5, 4, 3}, 1).value()});
+  }
+  for (const Comparison& comparison : {made, compare(policies, runs, {5, 4, 3})}) {
+    for (const PolicyResult& result : comparison.policies) {
+      const Speedup& speedup = result.speedup;
+      for (std::size_t l = 0; l < speedup.by_loss.size(); ++l) {
+        EXPECT_NEAR(speedup.throughput[l] * speedup.efficiency[l] * speedup.pauses[l],
+                    1 + speedup.by_loss[l] / 100, 1e-9)
+            << result.policy.name;
+      }
+    }
+  }
+}
+
+TEST(Compare, WhoNeverGetsThereTakesForeverAndSpoilsNoAverage) {
+  const Comparison all = compare(
+      kPolicies, {{run({{10, 100}, {40, 300}})}, {run({{15, 90}})}, {run({{8, 90}})}}, {4, 3});
+  EXPECT_EQ(all.policies[1].reached[1].seconds, INFINITY);
+  EXPECT_EQ(all.policies[2].reached[1].seconds, INFINITY);
+  EXPECT_EQ(all.fastest[1].name, "static:16");
+  const Speedup& copus = all.policies[2].speedup;
+  EXPECT_NEAR(copus.average, 25, 1e-9);
+  EXPECT_NEAR(copus.peak, 25, 1e-9);
+  EXPECT_TRUE(std::isnan(copus.by_loss[1]));
+}
+
+TEST(Compare, AllIsFiniteWhereNobodyGetsAnywhere) {
+  const Comparison all = compare(kPolicies, {{run({})}, {run({})}, {run({})}}, {4, 3});
+  EXPECT_TRUE(all.fastest.empty());
+  for (const PolicyResult& result : all.policies) {
+    EXPECT_EQ(result.reached[0].seconds, INFINITY);
+    EXPECT_EQ(result.speedup.average, 0);
+    EXPECT_EQ(result.speedup.peak, 0);
+  }
+}
+
+// One seed of two that does not get there: the other's speedup stands, the mean time is none.
+TEST(Compare, ASeedThatFailsIsLeftOutOfTheSpeedup) {
+  const Comparison all = compare(kPolicies,
+                                 {{run({{10, 1}}), run({{10, 1}})},
+                                  {run({{12, 1}}), run({{12, 1}})},
+                                  {run({{8, 1}}), run({})}},
+                                 {4});
+  EXPECT_NEAR(all.policies[2].speedup.average, 25, 1e-9);
+  EXPECT_EQ(all.policies[2].reached[0].seconds, INFINITY);
+  EXPECT_EQ(all.policies[2].reached[0].low, 8);
+}
+
+TEST(Compare, WithoutBaselinesThereIsNoSpeedup) {
+  const std::vector<Policy> policies = parse_policies({"copus", "oracle"}, {16}).value();
+  const Comparison all = compare(policies, {{run({{8, 1}})}, {run({{7, 1}})}}, {4});
+  EXPECT_TRUE(all.fastest.empty());
+  EXPECT_EQ(all.policies[0].reached[0].seconds, 8);
+  EXPECT_EQ(all.policies[0].speedup.average, 0);
+}
+
+}  // namespace
+}  // namespace copus

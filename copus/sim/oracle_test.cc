@@ -1,0 +1,139 @@
+#include "copus/sim/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "copus/sim/sim_testing.h"
+
+namespace copus {
+namespace {
+
+const std::vector<double> kLosses = {5, 4.5, 4, 3.5, 3};
+
+double slowest_step(const Scenario& scenario) {
+  double most = 0;
+  for (const Candidate& candidate : scenario.candidates) {
+    most = std::max(most, scenario.world.step_s(candidate));
+  }
+  return most;
+}
+
+// No run gets to a loss before the oracle does, but for half a percent of the grid's and for two
+// steps of a run's own discretisation.
+void expect_first(const Scenario& scenario, const std::vector<std::string>& policies,
+                  std::uint64_t seeds) {
+  const SimOutcome oracle = fastest_way(scenario.world, scenario.candidates, kLosses);
+  ASSERT_EQ(oracle.crossings.size(), kLosses.size());
+  EXPECT_NEAR(oracle.seconds, oracle.crossings.back().t, 1e-6 * oracle.seconds);
+  const std::vector<Policy> all = parse_policies(policies, batches_of(scenario)).value();
+  for (const Policy& policy : all) {
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+      const SimOutcome run = simulate(scenario, policy, kLosses, seed).value();
+      ASSERT_EQ(run.crossings.size(), kLosses.size()) << policy.name;
+      for (std::size_t l = 0; l < kLosses.size(); ++l) {
+        EXPECT_LE(oracle.crossings[l].t, 1.005 * run.crossings[l].t + 2 * slowest_step(scenario))
+            << policy.name << " to " << kLosses[l] << ", seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(Oracle, NoPolicyIsFaster) {
+  Scenario scenario = quiet_scenario();
+  scenario.world.noise_rank = 100;
+  scenario.world.step_jitter = 0.02;
+  expect_first(
+      scenario,
+      {"static", "cbs-pessimistic", "cbs-optimistic", "copus", "copus-lr-aware", "copus-batch"}, 5);
+}
+
+TEST(Oracle, NoPolicyIsFasterOnWorkloadsOfTheCatalog) {
+  for (const auto& [model, cluster] : {std::pair{"llama-3.2-3b", "1x8xH100-80GB-SXM"},
+                                       std::pair{"llama-2-13b", "2x8xH100-80GB-SXM"},
+                                       std::pair{"qwen-2.5-32b", "4x8xH100-80GB-SXM"}}) {
+    SCOPED_TRACE(model);
+    expect_first(catalog_scenario(model, cluster, {16, 64, 256, 1024}),
+                 {"static:16", "static:64", "cbs-optimistic", "copus"}, 1);
+  }
+}
+
+TEST(Oracle, WithOneCandidateIsTheStaticRun) {
+  const Scenario scenario = quiet_scenario();
+  for (const Candidate& candidate : scenario.candidates) {
+    const SimOutcome run = fastest_way(scenario.world, {candidate}, kLosses);
+    EXPECT_EQ(run.switches, 0);
+    ASSERT_EQ(run.phases.size(), 1U);
+    const auto batch = static_cast<double>(candidate.at.global_batch);
+    for (const SimPoint& crossing : run.crossings) {
+      const double steps = ideal_steps(scenario.world, batch, crossing.loss);
+      EXPECT_NEAR(crossing.t, steps * scenario.world.step_s(candidate), 1e-3 * crossing.t);
+      EXPECT_NEAR(crossing.samples, steps * batch, 1e-3 * crossing.samples);
+    }
+  }
+}
+
+TEST(Oracle, NeverMovesWhereAMoveTakesForever) {
+  const Scenario scenario = quiet_scenario(std::numeric_limits<double>::infinity());
+  const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kLosses);
+  EXPECT_EQ(run.layout_switches, 0);
+  EXPECT_GT(run.switches, 0);  // of the batch
+  EXPECT_TRUE(std::isfinite(run.seconds));
+  for (const SimPhase& phase : run.phases) {
+    EXPECT_TRUE(same_placement(phase.at.plan, run.phases.front().at.plan));
+  }
+  const SimOutcome freer = fastest_way(quiet_scenario().world, scenario.candidates, kLosses);
+  EXPECT_GT(run.seconds, freer.seconds);
+}
+
+TEST(Oracle, WithFreeSwitchesIsTheBestAtEveryPoint) {
+  Scenario scenario = quiet_scenario(0);
+  scenario.world.in_place_pause_s = 0;
+  const World& world = scenario.world;
+  const SimOutcome run = fastest_way(world, scenario.candidates, kLosses);
+  for (std::size_t l = 0; l < kLosses.size(); ++l) {
+    const double least = integral_to(world.curve, kLosses[l], [&](double critical) {
+      double best = std::numeric_limits<double>::infinity();
+      for (const Candidate& candidate : scenario.candidates) {
+        const auto batch = static_cast<double>(candidate.at.global_batch);
+        best = std::min(best, world.step_s(candidate) / world.law.step(batch, critical));
+      }
+      return best;
+    });
+    EXPECT_NEAR(run.crossings[l].t, least, 1e-3 * least) << kLosses[l];
+  }
+  EXPECT_EQ(run.pause_s, 0);
+}
+
+TEST(Oracle, BeginsWhereEveryRunBegins) {
+  World world = quiet_scenario().world;
+  for (int i = 0; i < 50; ++i) {
+    world.curve.start_loss = 6 + 0.0371 * i;
+    world.curve.floor = 1.9 + 0.0013 * i;
+    const SimOutcome run = fastest_way(world, quiet_scenario().candidates, kLosses);
+    EXPECT_EQ(run.points.front().loss, world.curve.start_loss);
+    EXPECT_EQ(run.points.back().loss, kLosses.back());
+    EXPECT_EQ(run.crossings.size(), kLosses.size());
+  }
+}
+
+TEST(Oracle, ItsTimeIsItsPhasesAndItsPauses) {
+  const Scenario scenario = quiet_scenario();
+  const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kLosses);
+  EXPECT_EQ(static_cast<std::int64_t>(run.phases.size()), run.switches + 1);
+  std::int64_t layouts = 0;
+  for (std::size_t i = 1; i < run.phases.size(); ++i) {
+    EXPECT_GT(run.phases[i].begin_s, run.phases[i - 1].begin_s);
+    EXPECT_NE(run.phases[i].at, run.phases[i - 1].at);
+    if (!same_placement(run.phases[i].at.plan, run.phases[i - 1].at.plan)) ++layouts;
+  }
+  EXPECT_EQ(run.layout_switches, layouts);
+  const double pauses =
+      20.0 * static_cast<double>(layouts) +
+      scenario.world.in_place_pause_s * static_cast<double>(run.switches - layouts);
+  EXPECT_NEAR(run.pause_s, pauses, 1e-9);
+}
+
+}  // namespace
+}  // namespace copus

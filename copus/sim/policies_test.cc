@@ -1,0 +1,167 @@
+#include "copus/sim/policies.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "copus/sim/sim_testing.h"
+
+namespace copus {
+namespace {
+
+const std::vector<double> kLosses = {5, 4, 3};
+
+std::vector<std::string> names_of(const std::vector<Policy>& policies) {
+  std::vector<std::string> names;
+  names.reserve(policies.size());
+  for (const Policy& policy : policies) names.push_back(policy.name);
+  return names;
+}
+
+std::string error_of(const std::string& name) {
+  const auto parsed = parse_policies({"copus", name}, {16, 32});
+  return parsed ? "" : parsed.error().message;
+}
+
+TEST(ParsePolicies, StaticIsOneForEachBatch) {
+  const std::vector<Policy> all =
+      parse_policies({"static:32", "static", "copus", "copus"}, {16, 32}).value();
+  EXPECT_EQ(names_of(all), (std::vector<std::string>{"static:32", "static:16", "copus"}));
+  EXPECT_EQ(all[0].batch, 32);
+  EXPECT_TRUE(all[0].baseline());
+  EXPECT_FALSE(all[2].baseline());
+}
+
+TEST(ParsePolicies, TheDefaultsAreThere) {
+  const std::vector<Policy> all = parse_policies(default_policies(), {16, 32}).value();
+  EXPECT_EQ(all.size(), default_policies().size() + 1);  // two batches
+}
+
+TEST(ParsePolicies, ErrorsNameTheValueAndWhatWouldBeRight) {
+  EXPECT_EQ(error_of("static:100"),
+            "--policies: got static:100; want a batch of the ladder: 16, 32");
+  EXPECT_NE(error_of("static:x").find("got \"x\""), std::string::npos) << error_of("static:x");
+  EXPECT_NE(error_of("static:").find("--policies: static"), std::string::npos);
+  const std::string unknown = error_of("pollux");
+  EXPECT_NE(unknown.find("--policies: got pollux; want static, "), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find(" or oracle"), std::string::npos) << unknown;
+}
+
+// Where a run was at a time.
+double loss_at(const SimOutcome& run, double t) {
+  const auto after = std::find_if(run.points.begin(), run.points.end(),
+                                  [&](const SimPoint& point) { return point.t > t; });
+  return after == run.points.begin() ? after->loss : std::prev(after)->loss;
+}
+const Configuration& place_at(const SimOutcome& run, double t) {
+  const auto after = std::find_if(run.phases.begin(), run.phases.end(),
+                                  [&](const SimPhase& phase) { return phase.begin_s > t; });
+  return std::prev(after)->at;
+}
+
+const Candidate& fastest_at(const Scenario& scenario, std::int64_t batch) {
+  const auto slower = [&](const Candidate& a, const Candidate& b) {
+    const auto rank = [&](const Candidate& candidate) {
+      return std::pair(candidate.at.global_batch != batch, scenario.world.step_s(candidate));
+    };
+    return rank(a) < rank(b);
+  };
+  return *std::min_element(scenario.candidates.begin(), scenario.candidates.end(), slower);
+}
+
+TEST(Static, StaysInTheFastestLayoutOfItsBatch) {
+  const Scenario scenario = quiet_scenario();
+  for (const std::int64_t batch : batches_of(scenario)) {
+    const SimOutcome run = run_of(scenario, fmt::format("static:{}", batch), kLosses);
+    EXPECT_EQ(run.switches, 0);
+    ASSERT_EQ(run.phases.size(), 1U);
+    EXPECT_EQ(run.phases[0].at, fastest_at(scenario, batch).at);
+  }
+}
+
+TEST(Cbs, KeepsOneLayoutAndItsBatchBelowTheCriticalOne) {
+  const Scenario scenario = quiet_scenario();
+  const LossCurve& curve = scenario.world.curve;
+  const std::int64_t last_batch = 512;  // of the ladder, the largest below 535
+  for (const auto& [name, batch] :
+       {std::pair{"cbs-pessimistic", std::int64_t{16}}, std::pair{"cbs-optimistic", last_batch}}) {
+    const SimOutcome run = run_of(scenario, name, kLosses);
+    ASSERT_TRUE(run.reached) << name;
+    EXPECT_EQ(run.layout_switches, 0) << name;
+    EXPECT_TRUE(same_placement(run.phases.front().at.plan, fastest_at(scenario, batch).at.plan))
+        << name;
+    for (const SimPhase& phase : run.phases) {
+      const double critical = curve.critical_batch(loss_at(run, phase.begin_s));
+      EXPECT_LE(phase.at.global_batch, std::max(16.0, 1.02 * critical)) << name;
+    }
+    // It does follow: 256 and 512 are both there in the end.
+    EXPECT_GE(run.phases.back().at.global_batch, 256) << name;
+    EXPECT_GE(run.switches, 4) << name;
+  }
+}
+
+TEST(Copus, WithNoBarsAndNoNoiseIsWhereGoodputIsMost) {
+  for (const GoodputKind kind : {GoodputKind::kPlain, GoodputKind::kLrAware}) {
+    Scenario scenario = quiet_scenario(0);
+    scenario.world.in_place_pause_s = scenario.controller.in_place_pause_s = 0;
+    PolicyOptions& policy = scenario.controller.policy;
+    policy.kind = kind;
+    policy.margin = policy.batch_margin = 0;
+    policy.caution = policy.noise_caution = 0;
+    policy.dwell_steps = 0;
+    policy.growth = 1e6;
+    scenario.controller.noise.window_steps = 1;
+    scenario.controller.decide_every = 1;
+    const SimOutcome run = run_of(scenario, "copus", kLosses);
+    ASSERT_TRUE(run.reached);
+    if (kind == GoodputKind::kPlain) {
+      EXPECT_GT(run.layout_switches, 0);
+    }
+    for (const SimPoint& point : run.points) {
+      if (point.loss > 7.5) continue;  // the first few steps, after which there is a noise scale
+      const double critical = scenario.world.curve.critical_batch(point.loss);
+      const auto goodput_of = [&](const Configuration& at) {
+        const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),
+                                        [&](const Candidate& c) { return c.at == at; });
+        const auto batch = static_cast<double>(at.global_batch);
+        return goodput(kind, batch / scenario.world.step_s(*found), batch, critical);
+      };
+      double most = 0;
+      for (const Candidate& candidate : scenario.candidates) {
+        most = std::max(most, goodput_of(candidate.at));
+      }
+      EXPECT_GT(goodput_of(place_at(run, point.t)), 0.99 * most) << "loss " << point.loss;
+    }
+  }
+}
+
+TEST(Copus, FreeSwitchesTakeNoTimeAndABatchAloneMovesNoLayout) {
+  const Scenario scenario = quiet_scenario();
+  const SimOutcome free = run_of(scenario, "copus-free-switch", kLosses);
+  EXPECT_GT(free.switches, 0);
+  EXPECT_EQ(free.pause_s, 0);
+  const SimOutcome batch = run_of(scenario, "copus-batch", kLosses);
+  EXPECT_GT(batch.switches, 0);
+  EXPECT_EQ(batch.layout_switches, 0);
+}
+
+TEST(Copus, IsAtLeastAsFastAsWhereItBegan) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    Scenario scenario = quiet_scenario();
+    scenario.world.noise_rank = 100;
+    const double began = run_of(scenario, "static:16", kLosses, seed).seconds;
+    EXPECT_LT(run_of(scenario, "copus", kLosses, seed).seconds, began);
+  }
+}
+
+TEST(Simulate, SaysThatNoLayoutFits) {
+  Scenario scenario = quiet_scenario();
+  const Policy policy = policy_of(scenario, "static:512");
+  std::erase_if(scenario.candidates, [](const Candidate& c) { return c.at.global_batch == 512; });
+  const Result<SimOutcome> run = simulate(scenario, policy, kLosses, 1);
+  ASSERT_FALSE(run.has_value());
+  EXPECT_EQ(run.error().message.find("static:512: got no layout that fits"), 0U);
+}
+
+}  // namespace
+}  // namespace copus
