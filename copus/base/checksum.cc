@@ -30,13 +30,9 @@ std::uint64_t xxh3_of(std::string_view bytes) { return XXH3_64bits(bytes.data(),
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
 Result<std::uint64_t> parse_checksum(std::string_view text, std::string_view field) {
-  constexpr std::size_t kDigits = 16;
   std::uint64_t checksum = 0;
-  const auto [end, failed] =
-      std::from_chars(text.data(), text.data() + text.size(), checksum, /*base=*/16);
-  if (text.size() == kDigits && failed == std::errc() && end == text.data() + text.size()) {
-    return checksum;
-  }
+  std::from_chars(text.data(), text.data() + text.size(), checksum, /*base=*/16);
+  if (checksum_text(checksum) == text) return checksum;
   return make_error("{}: got \"{}\"; want 16 hexadecimal digits", field, shortened(text, 40));
 }
 

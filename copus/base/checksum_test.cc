@@ -31,8 +31,8 @@ TEST(Checksum, TextIsReadBack) {
     ASSERT_TRUE(read.has_value());
     EXPECT_EQ(*read, value);
   }
-  for (const char* text : {"", "1", "0123456789abcdef0", "0123456789abcdeg", "-123456789abcdef",
-                           "+123456789abcdef", " 123456789abcdef"}) {
+  for (const char* text : {"", "1", "0123456789abcdef0", "0123456789abcdeg", "0123456789ABCDEF",
+                           "-123456789abcdef", "+123456789abcdef", " 123456789abcdef"}) {
     EXPECT_FALSE(parse_checksum(text, "xxh3").has_value()) << text;
   }
 }
