@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kCommands = "inspect, verify, export or import";
+
 struct ExportArgs {
   std::string path;
   std::string out;
@@ -196,7 +198,7 @@ Result<CheckpointChoice> choose_checkpoints(const std::string& path) {
 void add_checkpoint_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "checkpoint", "Look into checkpoints, check them, export to and import from Hugging Face");
-  command->require_subcommand(1);
+  command->require_subcommand(0, 1);
   command->footer("Example: copus checkpoint inspect runs/first");
   look_command(*command, exit_code, "inspect", "Show what is in checkpoints", inspect_checkpoints);
   look_command(*command, exit_code, "verify",
@@ -204,6 +206,10 @@ void add_checkpoint_command(CLI::App& app, int& exit_code) {
                verify_checkpoints);
   add_export(*command, exit_code);
   add_import(*command, exit_code);
+  command->callback([command, &exit_code] {
+    if (!command->get_subcommands().empty()) return;
+    exit_code = report(make_error("checkpoint: got nothing to do; want {}", kCommands));
+  });
 }
 
 }  // namespace copus

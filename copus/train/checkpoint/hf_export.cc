@@ -175,7 +175,7 @@ Result<HfExported> export_to_hf(const CheckpointReader& checkpoint, const std::s
   fs::path beside = target;
   beside.replace_filename(fmt::format(".{}.{}.partial", target.filename().string(), ::getpid()));
   fs::create_directories(beside, failed);
-  if (failed) return make_error("{}: cannot be created: {}", beside.string(), failed.message());
+  if (failed) return make_error("{}: cannot be created: {}", folder, failed.message());
 
   Export job(checkpoint, options);
   Result<void> written = job.write(beside);
