@@ -2,7 +2,8 @@
 // there.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "apps/copus/checkpoint.h"
 #include "apps/copus/common.h"
@@ -10,6 +11,7 @@
 #include "copus/base/checksum.h"
 #include "copus/base/json.h"
 #include "copus/base/text.h"
+#include "copus/goodput/noise_scale.h"
 #include "copus/train/checkpoint/reader.h"
 
 namespace copus {
@@ -31,6 +33,34 @@ std::string plural(std::size_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
+// A number that the run keeps beside; nothing in what an import wrote.
+std::optional<double> kept_number(const Manifest& manifest, const char* key) {
+  const auto found = manifest.run.find(key);
+  if (found == manifest.run.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// In samples; nothing before it is known.
+std::optional<double> noise_scale_of(const Manifest& manifest) {
+  const auto controller = manifest.run.find("controller");
+  if (controller == manifest.run.end() || !controller->is_object()) return std::nullopt;
+  const auto noise = controller->find("noise");
+  if (noise == controller->end()) return std::nullopt;
+  const Result<NoiseScale> state = NoiseScale::from_json(*noise, "noise");
+  if (!state) return std::nullopt;
+  const std::optional<NoiseEstimate> estimate = state->estimate();
+  if (!estimate || !(estimate->gns > 0) || !std::isfinite(estimate->gns)) return std::nullopt;
+  return estimate->gns;
+}
+
+Json number_or_null(const std::optional<double>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+std::string number_text(const std::optional<double>& number, const char* otherwise) {
+  return number ? fmt::format("{:.4g}", *number) : otherwise;
+}
+
 Json manifest_json(const std::string& folder, const Manifest& m) {
   Json json;
   json["checkpoint"] = folder;
@@ -44,6 +74,8 @@ Json manifest_json(const std::string& folder, const Manifest& m) {
       {"name", m.model.name}, {"family", m.model.family}, {"parameters", m.model.total_params()}};
   json["plan"] = plan_to_json(m.plan);
   json["optimizer"] = m.optimizer;
+  json["loss"] = number_or_null(kept_number(m, "loss"));
+  json["noise_scale"] = number_or_null(noise_scale_of(m));
   json["bytes"] = bytes_of(m);
   Json& files = json["files"] = Json::array();
   for (const CheckpointFile& file : m.files) {
@@ -65,6 +97,8 @@ void print_manifest_text(const std::string& folder, const Manifest& m) {
     fmt::print("plan        {}, {}\n", short_name(m.plan),
                plural(static_cast<std::size_t>(ranks), "rank"));
     fmt::print("state       weights, moments after {} updates\n", m.updates);
+    fmt::print("loss        {}; noise scale {}\n", number_text(kept_number(m, "loss"), "not known"),
+               number_text(noise_scale_of(m), "not known"));
   } else {
     fmt::print("state       weights alone: moments start at 0\n");
   }
@@ -82,21 +116,23 @@ int inspect_run(const CheckpointChoice& choice, const CheckpointLookArgs& args) 
     if (!reader) {
       list.push_back(
           {{"checkpoint", each.folder}, {"step", each.step}, {"error", reader.error().message}});
-      rows.push_back({std::to_string(each.step), "", "", "", "", "", reader.error().message});
+      rows.push_back({std::to_string(each.step), "", "", "", "", "", "", reader.error().message});
       continue;
     }
     const Manifest& m = reader->manifest();
     list.push_back(manifest_json(each.folder, m));
     rows.push_back({std::to_string(m.step), std::to_string(m.samples),
                     m.optimizer ? std::to_string(m.global_batch) : "",
-                    m.optimizer ? short_name(m.plan) : "", std::to_string(m.files.size()),
-                    human_size(bytes_of(m)), m.optimizer ? "weights and moments" : "weights"});
+                    number_text(kept_number(m, "loss"), ""), m.optimizer ? short_name(m.plan) : "",
+                    std::to_string(m.files.size()), human_size(bytes_of(m)),
+                    m.optimizer ? "weights and moments" : "weights"});
   }
   if (args.json) {
     print_json({{"run", args.path}, {"checkpoints", list}});
   } else {
     fmt::print(
-        "{}", format_table({"step", "samples", "batch", "<plan", "files", "size", "<state"}, rows));
+        "{}", format_table({"step", "samples", "batch", "loss", "<plan", "files", "size", "<state"},
+                           rows));
   }
   return kOk;
 }

@@ -97,13 +97,13 @@ def write_folder(folder, config, tensors, files=1):
     if files == 1:
         write_file(folder / "model.safetensors", tensors)
         return
-    weight_map = {}
+    weight_map, size = {}, sum(t.numel() * t.element_size() for t in tensors.values())
     for i in range(files):
         name = f"model-{i + 1:05}-of-{files:05}.safetensors"
         part = dict(list(tensors.items())[i::files])
         write_file(folder / name, part)
         weight_map.update({tensor: name for tensor in part})
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": size}, "weight_map": weight_map}))
 
 
 class Copus:
