@@ -13,6 +13,7 @@
 #include "copus/base/text.h"
 #include "copus/goodput/noise_scale.h"
 #include "copus/train/checkpoint/reader.h"
+#include "copus/train/record/recorder.h"
 
 namespace copus {
 namespace {
@@ -51,10 +52,6 @@ std::optional<double> noise_scale_of(const Manifest& manifest) {
   const std::optional<NoiseEstimate> estimate = state->estimate();
   if (!estimate || !(estimate->gns > 0) || !std::isfinite(estimate->gns)) return std::nullopt;
   return estimate->gns;
-}
-
-Json number_or_null(const std::optional<double>& number) {
-  return number ? Json(*number) : Json(nullptr);
 }
 
 std::string number_text(const std::optional<double>& number, const char* otherwise) {

@@ -130,8 +130,9 @@ Result<std::vector<HfTensor>> hf_tensors(const ModelSpec& model) {
   }
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     const std::string at = std::to_string(layer) + ".";
+    const std::string theirs = prefix + names.layers + at;
     for (const Module& module : names.inside) {
-      collect.module(prefix + names.layers + at + module.theirs, "layers." + at, module);
+      collect.module(theirs + module.theirs, "layers." + at, module);
     }
   }
   collect.module(prefix + around.back().theirs, "", around.back());

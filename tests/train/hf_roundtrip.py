@@ -12,7 +12,7 @@ import: transformers makes a model with random weights and saves it, in several 
     step of copus over all sequences gives their mean loss, which is transformers' on the same text.
 
 Each line has the loss of copus, of transformers in the same precision, and of transformers in FP32 from the same
-weights. The first and the last must agree: to 1e-4 of the loss where copus ran in FP32; to 1e-2 in BF16, whose rounding of
+weights. The first and the last must agree: to 1e-4 of the loss where copus ran in FP32; to 2e-3 in BF16, whose rounding of
 activations is no mistake. "exchanged" is how far the loss moves when two matrices are exchanged: further than the FP32
 tolerance, or the comparison would prove nothing.
 """
@@ -74,7 +74,7 @@ CONFIGS = {
 # Two matrices of one shape: a loss that does not care which is which would prove nothing.
 EXCHANGED = {"gpt2": ("h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight")}
 EXCHANGED_ELSE = ("layers.0.self_attn.q_proj.weight", "layers.1.self_attn.q_proj.weight")
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
+TOLERANCE = {"fp32": 1e-4, "bf16": 2e-3}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 

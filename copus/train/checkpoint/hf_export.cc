@@ -133,6 +133,7 @@ class Export {
   Result<void> write_shard(const fs::path& folder, const std::string& name,
                            std::span<const HfTensor> tensors) {
     std::vector<SafetensorsArray> arrays;
+    arrays.reserve(tensors.size());
     for (const HfTensor& tensor : tensors) {
       arrays.push_back({.name = tensor.name, .dtype = options_.dtype, .shape = tensor.shape});
     }

@@ -166,6 +166,7 @@ Result<void> HfSource::place(const std::string& folder) {
   }
   if (!arrays.empty()) {
     std::vector<std::string> names;
+    names.reserve(arrays.size());
     for (const auto& [name, found] : arrays) names.push_back(found.array->name);
     return make_error(
         "{}: got {}; want no tensors but those of a {} model as config.json describes it", folder,
