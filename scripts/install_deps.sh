@@ -15,6 +15,7 @@ needed=(
   "nlohmann-json3-dev nlohmann/json.hpp"
   "libfmt-dev fmt/format.h"
   "libtomlplusplus-dev toml++/toml.h"
+  "libxxhash-dev xxhash.h"
   "libeigen3-dev eigen3/Eigen/src/Core/util/Macros.h"
   "libgtest-dev gtest/gtest.h"
   "libbenchmark-dev benchmark/benchmark.h"

@@ -80,6 +80,7 @@ void add_predict_command(CLI::App& app, int& exit_code);
 void add_traffic_command(CLI::App& app, int& exit_code);
 void add_validate_command(CLI::App& app, int& exit_code);
 void add_data_command(CLI::App& app, int& exit_code);
+void add_checkpoint_command(CLI::App& app, int& exit_code);
 // `argv`: this process's program (by its path) and arguments, which local ranks are started with.
 void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv);
 // Goes on as the program that has the engine, with the same arguments. Returns where this is that

@@ -15,7 +15,9 @@ namespace {
 
 Result<int> run(CLI::App& command, CompareArgs& args, const std::vector<std::string>& argv) {
   std::vector<std::string> unused;
-  if (!args.config.empty()) COPUS_TRY_VOID(apply_config(command, args.config, &unused));
+  ConfigRules rules;
+  rules.others = &unused;
+  if (!args.config.empty()) COPUS_TRY_VOID(apply_config(command, args.config, rules));
   std::int64_t seeds = args.simulate ? 5 : 3;
   if (!args.seeds.empty()) {
     COPUS_TRY(seeds, parse_integer(args.seeds, "--seeds", 1, 1000));

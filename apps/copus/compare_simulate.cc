@@ -39,7 +39,7 @@ Result<std::vector<double>> resolve_losses(const std::vector<std::string>& texts
     COPUS_TRY(const double loss, parse_number(text, "--losses", 0, 1e6));
     if (loss <= curve.floor || loss >= curve.start_loss) {
       return make_error(
-          "--losses: got {}; want above {:.3f}, where this model's curve ends, and at most {:.3f}, "
+          "--losses: got {}; want above {:.3f}, where this model's curve ends, and below {:.3f}, "
           "where it begins",
           text, curve.floor, curve.start_loss);
     }

@@ -12,13 +12,18 @@
 namespace copus {
 namespace {
 
-std::string flags_of(const CLI::App& command) {
-  std::string flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames())
-      flags += (flags.empty() ? "--" : " --") + name;
+// The flags, and the names and flags of the commands below.
+std::string words_of(const CLI::App& command) {
+  std::string words;
+  const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " ") + word; };
+  for (const CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    add(below->get_name());
+    if (const std::string inner = words_of(*below); !inner.empty()) add(inner);
   }
-  return flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) add("--" + name);
+  }
+  return words;
 }
 
 std::string join(const std::vector<std::string>& words) {
@@ -31,7 +36,7 @@ std::string bash_script(const CLI::App& app) {
   std::string commands, cases;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     commands += (commands.empty() ? "" : " ") + command->get_name();
-    cases += fmt::format("    {}) words=\"{}\" ;;\n", command->get_name(), flags_of(*command));
+    cases += fmt::format("    {}) words=\"{}\" ;;\n", command->get_name(), words_of(*command));
   }
   return fmt::format(
       "_copus() {{\n"

@@ -13,7 +13,7 @@ namespace copus {
 namespace {
 
 // No options of a run.
-const std::set<std::string> kNotInFiles{"help", "config", "json"};
+const std::set<std::string> kNotInFiles{"help", "config", "json", "resume"};
 // Commands that have a table of their own in a run's file.
 const std::set<std::string> kOwnTables{"compare"};
 
@@ -62,7 +62,7 @@ Result<void> apply(CLI::Option& option, const toml::node& node, const std::strin
 }
 
 Result<void> apply_table(CLI::App& command, const toml::table& table, const std::string& path,
-                         std::vector<std::string>* others) {
+                         const ConfigRules& rules) {
   const std::vector<std::string> names = option_names(command);
   for (const auto& [key, node] : table) {
     std::string name(key.str());
@@ -70,14 +70,16 @@ Result<void> apply_table(CLI::App& command, const toml::table& table, const std:
     std::replace(name.begin(), name.end(), '_', '-');
     const std::string where = fmt::format("{}: {}", path, key.str());
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      if (others != nullptr) {
-        others->push_back(name);
+      if (rules.others != nullptr) {
+        rules.others->push_back(name);
         continue;
       }
       std::vector<std::string> near = nearest_names(name, names);
       if (near.empty()) near = names;
       return make_error("{}: unknown option; want {}", where, join_or(near));
     }
+    const auto& except = rules.except;
+    if (std::find(except.begin(), except.end(), name) != except.end()) continue;
     COPUS_TRY_VOID(apply(*command.get_option("--" + name), node, where));
   }
   return {};
@@ -85,8 +87,7 @@ Result<void> apply_table(CLI::App& command, const toml::table& table, const std:
 
 }  // namespace
 
-Result<void> apply_config(CLI::App& command, const std::string& path,
-                          std::vector<std::string>* others) {
+Result<void> apply_config(CLI::App& command, const std::string& path, const ConfigRules& rules) {
   toml::table table;
   try {
     table = toml::parse_file(path);
@@ -96,10 +97,9 @@ Result<void> apply_config(CLI::App& command, const std::string& path,
     return make_error("{}:{}:{}: {}", path, at.line, at.column, error.description());
   }
   if (const toml::table* own = table[command.get_name()].as_table()) {
-    COPUS_TRY_VOID(
-        apply_table(command, *own, fmt::format("{}: {}", path, command.get_name()), nullptr));
+    COPUS_TRY_VOID(apply_table(command, *own, fmt::format("{}: {}", path, command.get_name()), {}));
   }
-  return apply_table(command, table, path, others);
+  return apply_table(command, table, path, rules);
 }
 
 }  // namespace copus

@@ -10,13 +10,18 @@
 
 namespace copus {
 
+struct ConfigRules {
+  std::vector<std::string> except;  // keys that are left alone
+  // Keys outside tables that the command does not know are put there, and are no error.
+  std::vector<std::string>* others = nullptr;
+};
+
 // Sets every option of `command` that the file names and the command line did not give. A key that
 // is no option is an error with the nearest names.
 //
 // A file may serve two commands: the keys of a table that has this command's name are its own, and
-// win; another command's table is left alone. `others`: keys outside tables that this command does
-// not know are put there, and are no error.
+// win; another command's table is left alone.
 Result<void> apply_config(CLI::App& command, const std::string& path,
-                          std::vector<std::string>* others = nullptr);
+                          const ConfigRules& rules = {});
 
 }  // namespace copus

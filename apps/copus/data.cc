@@ -1,16 +1,15 @@
 // copus data: text to token files, the builtin corpus, and what is in a token file.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/copus/common.h"
+#include "apps/copus/progress.h"
 #include "copus/base/text.h"
 #include "copus/train/data/builtin_corpus.h"
 #include "copus/train/data/documents.h"
@@ -40,39 +39,18 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// "312 MiB of 1.20 GiB" on one line of the terminal, a few times per second; nothing elsewhere.
-class Progress {
- public:
-  explicit Progress(const std::vector<std::string>& inputs) : shown_(::isatty(STDERR_FILENO) == 1) {
-    for (const std::string& input : inputs) {
-      std::error_code failed;
-      const auto size = std::filesystem::file_size(input, failed);
-      if (failed) {
-        total_ = 0;  // standard input, or an error that the pass itself will tell
-        return;
-      }
-      total_ += static_cast<double>(size);
-    }
+// Of all inputs together; 0 where that is not known: standard input, or an error that the pass
+// itself will tell.
+double total_size(const std::vector<std::string>& inputs) {
+  double total = 0;
+  for (const std::string& input : inputs) {
+    std::error_code failed;
+    const auto size = std::filesystem::file_size(input, failed);
+    if (failed) return 0;
+    total += static_cast<double>(size);
   }
-  void operator()(std::int64_t bytes) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!shown_ || now - last_ < std::chrono::milliseconds(200)) return;
-    last_ = now;
-    const std::string of = total_ > 0 ? " of " + human_bytes(total_) : std::string();
-    fmt::print(stderr, "\r{}{}   ", human_bytes(static_cast<double>(bytes)), of);
-    begun_ = true;
-  }
-  void clear() const {
-    if (begun_) fmt::print(stderr, "\r{:40}\r", "");
-  }
-
- private:
-  bool shown_;
-  bool begun_ = false;
-  double total_ = 0;
-  // The first look comes after 200 ms, so that a short run shows nothing.
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
+  return total;
+}
 
 int run_tokenize(const DataArgs& args) {
   const Result<DocumentSplit> split = parse_document_split(args.split);
@@ -80,7 +58,7 @@ int run_tokenize(const DataArgs& args) {
   const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(args.tokenizer);
   if (!tokenizer) return report(tokenizer.error());
   const std::string prefix = token_file_prefix(args.output);
-  Progress progress(args.inputs);
+  Progress progress(total_size(args.inputs));
   TokenizeOptions options;
   options.split = *split;
   options.append_end = args.append_eod;

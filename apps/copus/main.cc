@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   copus::add_data_command(app, exit_code);
   copus::add_train_command(app, exit_code, command_line);
   copus::add_compare_command(app, exit_code, command_line);
+  copus::add_checkpoint_command(app, exit_code);
   copus::add_completion_command(app, exit_code);
   // Before the parser, which would only say that a command is missing.
   std::vector<std::string> names;

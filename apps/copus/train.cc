@@ -96,6 +96,9 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   if (outcome.reason == "signal") {
     const int number = stop_signal.load();
     if (who.rank == 0) print_outcome(outcome, run, args.json);
+    if (!outcome.error.empty()) return run_failed(outcome.error);
+    // What it was asked for is done: it can go on later as if nothing had been.
+    if (outcome.saved && number != SIGINT) return kOk;
     if (who.rank == 0 && who.launcher != "copus") {  // the supervisor says it for its ranks
       report(Error{number == SIGINT ? "stopped by SIGINT" : "stopped by SIGTERM"});
     }
@@ -124,7 +127,7 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
   // What every rank would complain of, said once; the directory last, so that nothing is left by
   // what failed.
   if (const auto data = open_data(run); !data) return report(data.error());
-  if (const auto directory = RunDirectory::open(run.run_dir, /*append=*/false); !directory) {
+  if (const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume); !directory) {
     return report(directory.error());
   }
   if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
@@ -146,6 +149,9 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
   }
   const auto environment = rank_environment(environment_variable);
   if (!environment) return report(environment.error());
+  if (const Result<void> applied = apply_resumed_config(command, args, *environment); !applied) {
+    return report(applied.error());
+  }
   const Result<int> ranks = wanted_ranks(args, *environment);
   if (!ranks) return report(ranks.error());
   const int local = *environment ? (*environment)->local_world_size : *ranks;

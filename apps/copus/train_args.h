@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/copus/adapt_args.h"
+#include "apps/copus/checkpoint_args.h"
 #include "copus/train/launch/environment.h"
 #include "copus/train/run.h"
 
@@ -22,6 +23,7 @@ struct TrainArgs {
   std::string seed, device, precision, noise_every, held_out, eval_every, eval_samples;
   std::string run_dir, timeout, port, bucket_mib;
   AdaptArgs adapt;
+  CheckpointArgs checkpoint;
   bool json = false;
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the fuzz target in build/fuzz and runs it for SECONDS (20) over the corpus beside this script. What it finds
-# and learns stays under build/fuzz. Exit 77: no clang++ with libFuzzer here, nothing was run.
-#   tests/fuzz/run.sh [SECONDS]
+# Builds the fuzz targets in build/fuzz and runs each for SECONDS (20) over its corpus beside this script. What they find
+# and learn stays under build/fuzz. Exit 77: no clang++ with libFuzzer here, nothing was run.
+#   tests/fuzz/run.sh [SECONDS [TARGET]...]      TARGET: configs, checkpoints
 set -euo pipefail
 
 seconds="${1:-20}"
@@ -9,6 +9,15 @@ if ! [[ "$seconds" =~ ^[1-9][0-9]*$ ]]; then
   echo "seconds: got '$seconds'; want a whole number of 1 or more" >&2
   exit 2
 fi
+shift || true
+targets=("$@")
+if [ $# = 0 ]; then targets=(configs checkpoints); fi
+for target in "${targets[@]}"; do
+  if [ "$target" != configs ] && [ "$target" != checkpoints ]; then
+    echo "target: got '$target'; want configs or checkpoints" >&2
+    exit 2
+  fi
+done
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 build="$root/build/fuzz"
@@ -27,10 +36,11 @@ fi
 
 cd "$root"
 cmake --preset fuzz >"$probe/configure.log" || { cat "$probe/configure.log"; exit 1; }
-cmake --build "$build" --target fuzz_configs
-
-mkdir -p "$build/corpus"
-# 65536 bytes reach every branch of the parsers; 10 s on one input is a hang; 2 GiB is a leak.
-"$build/bin/fuzz_configs" "$build/corpus" "$here/corpus" -dict="$here/configs.dict" \
-  -max_total_time="$seconds" -max_len=65536 -timeout=10 \
-  -rss_limit_mb=2048 -artifact_prefix="$build/" -print_final_stats=1
+for target in "${targets[@]}"; do
+  cmake --build "$build" --target "fuzz_$target"
+  mkdir -p "$build/corpus/$target"
+  # 65536 bytes reach every branch of the parsers; 10 s on one input is a hang; 2 GiB is a leak.
+  "$build/bin/fuzz_$target" "$build/corpus/$target" "$here/corpus/$target" -dict="$here/$target.dict" \
+    -max_total_time="$seconds" -max_len=65536 -timeout=10 \
+    -rss_limit_mb=2048 -artifact_prefix="$build/" -print_final_stats=1
+done

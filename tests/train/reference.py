@@ -202,7 +202,7 @@ def llama_loss(config, w, tokens, targets):
     return mean_negative_log_likelihood(x @ head.T, targets)
 
 
-LOSSES = {"gpt2": gpt2_loss, "llama": llama_loss, "qwen3": llama_loss}
+LOSSES = {"gpt2": gpt2_loss, **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), llama_loss)}
 
 
 # --- The comparison.

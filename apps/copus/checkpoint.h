@@ -1,0 +1,26 @@
+// What the subcommands of copus checkpoint share: which checkpoints a path means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "copus/base/result.h"
+#include "copus/train/checkpoint/folder.h"
+
+namespace copus {
+
+// One checkpoint, or all of a run by step.
+struct CheckpointChoice {
+  bool is_run = false;
+  std::vector<PublishedCheckpoint> checkpoints;  // at least one
+};
+Result<CheckpointChoice> choose_checkpoints(const std::string& path);
+
+struct CheckpointLookArgs {
+  std::string path;
+  bool json = false;
+};
+int inspect_checkpoints(const CheckpointLookArgs& args);
+int verify_checkpoints(const CheckpointLookArgs& args);
+
+}  // namespace copus

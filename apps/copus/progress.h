@@ -1,0 +1,40 @@
+// "312 MiB of 1.20 GiB" on one line of the terminal, a few times per second; nothing elsewhere.
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "copus/base/text.h"
+
+namespace copus {
+
+class Progress {
+ public:
+  // `total` in bytes; 0: not known.
+  explicit Progress(double total) : shown_(::isatty(STDERR_FILENO) == 1), total_(total) {}
+
+  void operator()(std::int64_t bytes) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now;
+    const std::string of = total_ > 0 ? " of " + human_bytes(total_) : std::string();
+    fmt::print(stderr, "\r{}{}   ", human_bytes(static_cast<double>(bytes)), of);
+    begun_ = true;
+  }
+  void clear() const {
+    if (begun_) fmt::print(stderr, "\r{:40}\r", "");
+  }
+
+ private:
+  bool shown_;
+  bool begun_ = false;
+  double total_ = 0;
+  // The first look comes after 200 ms, so that a short run shows nothing.
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace copus
