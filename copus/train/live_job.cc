@@ -30,7 +30,10 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
       progress_(progress),
       stop_asked_(stop_asked),
       phases_(short_name(trainer.options().plan), trainer.options().global_batch,
-              options.adapt.controller.policy.kind) {}
+              options.adapt.controller.policy.kind),
+      bad_steps_(options.bad_steps) {
+  trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
+}
 
 Configuration LiveJob::now() const {
   return {trainer_.options().plan, trainer_.options().global_batch};
@@ -79,14 +82,17 @@ Result<void> LiveJob::begin(const std::optional<Adaptation>& adaptation) {
 Result<StepReport> LiveJob::step() {
   // Rank 0's clock is the run's: it can tell its time limit from another rank's signal.
   late_ = recorder_ != nullptr && o_.for_seconds && elapsed_s() >= *o_.for_seconds;
+  trainer_.mesh().world->activity().set_step(outcome_.steps + 1);
   COPUS_TRY(result_, trainer_.step(data_, outcome_.samples, late_ || stop_asked_.load()));
   const auto finished = Clock::now();
   StepReport report;
   report.seconds = std::chrono::duration<double>(finished - last_).count();
   last_ = finished;
   late_step_s_ = late_step_s_ == 0 ? report.seconds : 0.9 * late_step_s_ + 0.1 * report.seconds;
-  if (!result_.not_finite.empty()) {
-    stop_for_not_finite();
+  if (result_.is_bad()) {
+    COPUS_TRY_VOID(handle_bad_step());
+    report.step = outcome_.steps;
+    report.samples = outcome_.samples;
     return report;
   }
   ++outcome_.steps;
@@ -121,7 +127,7 @@ Result<void> LiveJob::follow() {
 Result<void> LiveJob::observed(const StepReport& step, const std::optional<NoiseTerms>& /*terms*/,
                                const Controller& controller) {
   if (done()) return {};
-  COPUS_TRY_VOID(record_step(step, controller));
+  if (!result_.is_bad()) COPUS_TRY_VOID(record_step(step, controller));
   return conclude();
 }
 
@@ -130,7 +136,12 @@ Result<void> LiveJob::evaluate() {
   if (recorder_ != nullptr) {
     COPUS_TRY_VOID(recorder_->write("eval", {{"step", outcome_.steps},
                                              {"samples", outcome_.samples},
-                                             {"loss", *outcome_.held_out_loss}}));
+                                             {"loss", number_or_null(outcome_.held_out_loss)}}));
+  }
+  if (!std::isfinite(*outcome_.held_out_loss)) {
+    stop_for("not_finite",
+             fmt::format("step {}: the held-out loss is not finite; the loss of the step was {}",
+                         outcome_.steps, outcome_.loss));
   }
   say(fmt::format("step {}  held-out loss {:.4f}", outcome_.steps, *outcome_.held_out_loss));
   last_ = Clock::now();  // evaluation is no part of the next step's time
@@ -143,6 +154,7 @@ Result<void> LiveJob::conclude() {
   const bool stopping = last_step || last_sample || result_.asked_to_stop > 0;
   const bool evaluates = o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
   if (evaluates) COPUS_TRY_VOID(evaluate());
+  if (done()) return {};
   const double reached =
       o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : outcome_.loss;
   if (o_.until_loss && reached <= *o_.until_loss) {
@@ -301,15 +313,41 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
   return MoveReport{result.done, result.error, result.pause_s};
 }
 
-void LiveJob::stop_for_not_finite() {
-  outcome_.reason = "not_finite";
-  outcome_.loss = result_.loss;
+void LiveJob::stop_for(const char* reason, const std::string& error) {
+  outcome_.reason = reason;
+  outcome_.error = error;
+}
+
+Result<void> LiveJob::handle_bad_step() {
   // The sign of what is no number says nothing.
   const double norm = std::isnan(result_.grad_norm) ? NAN : result_.grad_norm;
   const double loss = std::isnan(result_.loss) ? NAN : result_.loss;
-  outcome_.error =
+  const bool finite = result_.not_finite.empty();
+  const std::string& why = finite ? result_.spike : result_.not_finite;
+  const std::string sentence =
       fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
-                  outcome_.steps + 1, loss, norm, result_.not_finite, outcome_.steps);
+                  outcome_.steps + 1, loss, norm, why, outcome_.steps);
+  const Result<OnBadStep> action = bad_steps_.act(sentence);
+  const bool stops = !action || *action == OnBadStep::kStop;
+  if (stops) {
+    outcome_.loss = result_.loss;
+    stop_for(finite ? "spike" : "not_finite", action ? sentence : action.error().message);
+  } else {
+    // They are behind us: never trained on, never met again.
+    ++outcome_.steps;
+    outcome_.samples += trainer_.options().global_batch;
+    data_hash_ = add_hashes(data_hash_, result_.data_hash);
+  }
+  if (recorder_ != nullptr) {
+    COPUS_TRY_VOID(recorder_->write("bad_step", {{"step", outcome_.steps + (stops ? 1 : 0)},
+                                                 {"samples", outcome_.samples},
+                                                 {"loss", number_or_null(loss)},
+                                                 {"grad_norm", number_or_null(norm)},
+                                                 {"action", stops ? "stop" : to_string(*action)},
+                                                 {"why", why}}));
+  }
+  if (!stops) say(fmt::format("{}; left out", sentence));
+  return {};
 }
 
 std::string LiveJob::summary(const Controller& controller) const {

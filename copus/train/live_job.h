@@ -42,7 +42,9 @@ class LiveJob final : public Job {
   // Evaluates where it is time to, and looks for a reason to stop.
   Result<void> conclude();
   Result<void> evaluate();
-  void stop_for_not_finite();
+  // The step changed no weight: stop, leave its samples out, or go back.
+  Result<void> handle_bad_step();
+  void stop_for(const char* reason, const std::string& error);
   Result<void> record_step(const StepReport& step, const Controller& controller);
   void say(const std::string& text) const;
 
@@ -57,6 +59,7 @@ class LiveJob final : public Job {
   RunOutcome outcome_;
   StepResult result_;  // of the last step
   Phases phases_;
+  BadSteps bad_steps_;
   std::string why_;  // of the decision that is being carried out
   std::uint64_t data_hash_ = 0;
   Clock::time_point begin_ = Clock::now(), last_ = begin_;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 
 #include "copus/base/text.h"
+#include "copus/train/health/watchdog.h"
 #include "copus/train/host_memory.h"
 #include "copus/train/live_job.h"
 
@@ -80,6 +82,8 @@ Result<void> check_same_options(const Rendezvous& where, const RunOptions& optio
 
 }  // namespace
 
+std::string activity_folder(const std::string& run_dir) { return run_dir + "/activity"; }
+
 Result<Dataset> open_data(const RunOptions& options) {
   const TrainerOptions& t = options.trainer;
   COPUS_TRY(Dataset data, Dataset::open(options.data, {.seq_len = t.seq_len,
@@ -108,6 +112,18 @@ Result<std::optional<Recorder>> open_recorder(const RunOptions& options, int ran
   return recorder;
 }
 
+WatchdogOptions watching(const Rendezvous& where) {
+  WatchdogOptions options;
+  options.limit_s = std::chrono::duration<double>(where.timeout).count();
+  options.world_size = where.world_size;
+  options.say = [](const std::string& line) { fmt::print(stderr, "copus: stalled: {}\n", line); };
+  options.give_up = [](const std::string& line) {
+    fmt::print(stderr, "copus: error: {}\n", line);
+    std::_Exit(1);  // the thread that stands still cannot be asked to end
+  };
+  return options;
+}
+
 Result<void> record_end(Recorder& recorder, const RunOutcome& outcome) {
   return recorder.write("end",
                         {{"reason", outcome.reason},
@@ -131,11 +147,15 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   const int rank = groups.rendezvous().rank;
   TrainerOptions trainer_options = options.trainer;
   std::optional<Adaptation> adaptation;
-  if (options.adapt.on()) {
-    keep_freed_memory();
+  if (options.adapt.on()) keep_freed_memory();
+  if (options.adapt.on() || options.adapt.choose_plan) {
     COPUS_TRY(adaptation, prepare_adaptation(options.adapt, groups, trainer_options));
   }
+  if (!options.adapt.on()) adaptation.reset();  // the plan was all that was to be decided
   COPUS_TRY(std::optional<Recorder> recorder, open_recorder(options, rank));
+  Activity& activity = *groups.rendezvous().activity;
+  COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), rank));
+  const Watchdog watchdog(activity, watching(groups.rendezvous()));
   const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
   const auto train = [&]() -> Result<void> {
@@ -154,6 +174,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
       outcome = job.outcome();
       outcome.seconds = job.elapsed_s();
     };
+    const Activity::Scope steps(activity, Doing::kBetweenSteps);
     try {
       if (rank != 0) {
         const Result<void> followed = job.follow();
@@ -173,6 +194,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   const auto fail = [&](const std::string& why) {
     outcome.reason = "failed";
     outcome.error = why;
+    activity.over();
   };
   try {
     if (const Result<void> trained = train(); !trained) fail(trained.error().message);
@@ -190,6 +212,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     const Result<void> recorded = record_end(*recorder, outcome);
     if (!recorded && outcome.error.empty()) fail(recorded.error().message);
   }
+  if (outcome.reason != "failed") activity.remove_file();
   return outcome;
 }
 
