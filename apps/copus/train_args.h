@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/copus/adapt_args.h"
+#include "apps/copus/failure_args.h"
 #include "copus/train/launch/environment.h"
 #include "copus/train/run.h"
 
@@ -22,6 +23,7 @@ struct TrainArgs {
   std::string seed, device, precision, noise_every, held_out, eval_every, eval_samples;
   std::string run_dir, timeout, port, bucket_mib;
   AdaptArgs adapt;
+  FailureArgs failures;
   bool json = false;
 };
 
@@ -36,6 +38,9 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
 
 // Every option as resolved, defaults too, as TOML that --config reads.
 std::string resolved_config(const RunOptions& run, const TrainArgs& args);
+
+// The batch nearest to the run's that some layout of so many ranks can train with.
+std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks);
 
 Result<double> collective_timeout_s(const TrainArgs& args);
 Result<int> rendezvous_port(const TrainArgs& args);
