@@ -100,7 +100,9 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     if (node) run.peak = *node * (static_cast<double>(who.world_size) / who.local_world_size);
   }
   COPUS_TRY(const Rendezvous rendezvous, meet(args, who));
-  own_activity = rendezvous.activity.get();
+  // Never freed: a signal may come as late as it likes.
+  static const auto* const kept = new std::shared_ptr<Activity>(rendezvous.activity);
+  own_activity = kept->get();
   GroupCache groups(rendezvous);
   std::optional<Progress> progress;
   if (who.rank == 0) progress.emplace(args.json ? stderr : stdout);

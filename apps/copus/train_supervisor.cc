@@ -98,8 +98,8 @@ Result<SupervisorOutcome> attempt(const TrainArgs& args, const std::string& fold
   options.master_port = served.port;
   COPUS_TRY(options.save_grace_s, save_grace_s(args.failures));
   if (!why_again.empty()) options.variables.push_back("COPUS_RESTART_WHY=" + why_again);
-  // Long enough that the ranks' own limits come first.
-  options.stalled = Silence(folder, timeout_s + 5);
+  // Long enough that the ranks' own limits come first, also where one waits for one that waits.
+  options.stalled = Silence(folder, 2 * timeout_s + 10);
   return supervise(options);
 }
 
