@@ -14,6 +14,7 @@ needed=(
   "libcli11-dev CLI/CLI.hpp"
   "nlohmann-json3-dev nlohmann/json.hpp"
   "libfmt-dev fmt/format.h"
+  "libxxhash-dev xxhash.h"
   "libeigen3-dev eigen3/Eigen/src/Core/util/Macros.h"
   "libgtest-dev gtest/gtest.h"
   "libbenchmark-dev benchmark/benchmark.h"

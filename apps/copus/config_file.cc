@@ -13,7 +13,7 @@ namespace copus {
 namespace {
 
 // No options of a run.
-const std::set<std::string> kNotInFiles{"help", "config", "json"};
+const std::set<std::string> kNotInFiles{"help", "config", "json", "resume"};
 
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;
@@ -39,7 +39,8 @@ Result<std::string> spelled(const toml::node& node, const std::string& where) {
 
 }  // namespace
 
-Result<void> apply_config(CLI::App& command, const std::string& path) {
+Result<void> apply_config(CLI::App& command, const std::string& path,
+                          const std::vector<std::string>& except) {
   toml::table table;
   try {
     table = toml::parse_file(path);
@@ -59,7 +60,8 @@ Result<void> apply_config(CLI::App& command, const std::string& path) {
       return make_error("{}: unknown option; want {}", where, join_or(near));
     }
     CLI::Option* option = command.get_option("--" + name);
-    if (option->count() > 0) continue;
+    const bool left_alone = std::find(except.begin(), except.end(), name) != except.end();
+    if (option->count() > 0 || left_alone) continue;
     std::vector<std::string> values;
     if (const toml::array* list = node.as_array()) {
       for (const toml::node& item : *list) {

@@ -112,6 +112,9 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   if (outcome.reason == "signal") {
     const int number = stop_signal.load();
     if (who.rank == 0) print_outcome(outcome, run, args.json);
+    if (!outcome.error.empty()) return run_failed(outcome.error);
+    // What it was asked for is done: it can go on later as if nothing had been.
+    if (outcome.saved && number != SIGINT) return kOk;
     if (who.rank == 0 && who.launcher != "copus") {  // the supervisor says it for its ranks
       report(make_error("stopped by {}", signal_name(number)));
     }
@@ -140,6 +143,9 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
   }
   const auto environment = rank_environment(environment_variable);
   if (!environment) return report(environment.error());
+  if (const Result<void> applied = apply_resumed_config(command, args, *environment); !applied) {
+    return report(applied.error());
+  }
   const Result<int> ranks = wanted_ranks(args, *environment);
   if (!ranks) return report(ranks.error());
   const int local = *environment ? (*environment)->local_world_size : *ranks;

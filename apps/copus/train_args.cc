@@ -195,6 +195,7 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
   text("--bucket-mib", a.bucket_mib, "gradients reduced at a time, MiB (default: 32)");
   add_adapt_options(command, a.adapt);
   add_failure_options(command, a.failures);
+  add_checkpoint_options(command, a.checkpoint);
   command.add_flag("--json", a.json, "print the outcome as JSON; progress goes to standard error");
 }
 
@@ -208,13 +209,25 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
   return environment->world_size;
 }
 
-Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks) {
+namespace {
+
+// A checkpoint has its own model: the file that it came from may be gone.
+Result<ModelSpec> resolve_model(const TrainArgs& args) {
+  if (args.checkpoint.resume && !args.checkpoint.model_given) {
+    if (const std::optional<ModelSpec> model = resumed_model(args.run_dir)) return *model;
+  }
   if (args.model.empty()) {
     return make_error("--model: missing; want a catalog name or a Hugging Face config.json");
   }
+  return load_model(args.model);
+}
+
+}  // namespace
+
+Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks) {
   RunOptions run;
   TrainerOptions& t = run.trainer;
-  COPUS_TRY(t.model, load_model(args.model));
+  COPUS_TRY(t.model, resolve_model(args));
   COPUS_TRY(t.seq_len, integer(args.seq_len, "--seq-len",
                                std::min<std::int64_t>(512, t.model.max_positions), 1, 1 << 20));
   if (t.model.positions == Positions::kLearned && t.seq_len > t.model.max_positions) {
@@ -240,6 +253,13 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
   if (args.plan == kBestPlan) run.adapt.choose_plan = true;
   COPUS_TRY(run.bad_steps, resolve_bad_steps(args.failures));
 
+  COPUS_TRY(run.checkpoint, resolve_checkpoints(args.checkpoint));
+  COPUS_TRY(run.checkpoint.wait_s, collective_timeout_s(args));
+  if (run.bad_steps.action == OnBadStep::kRollback && run.checkpoint.every == 0) {
+    return make_error(
+        "--on-bad-step: got rollback without --checkpoint-every; want checkpoints to "
+        "go back to");
+  }
   COPUS_TRY_VOID(resolve_limits(args, run));
   COPUS_TRY_VOID(resolve_optimizer(args, run, t));
   if (!args.data.empty()) run.data = args.data;
@@ -260,7 +280,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   const auto put = [&](const char* key, const auto& value) {
     text += fmt::format("{} = {}\n", key, Json(value).dump());
   };
-  put("model", args.model);
+  if (!args.model.empty()) put("model", args.model);  // an imported one is in its checkpoint
   put("data", run.data);
   put("ranks", t.plan.gpus());
   if (!run.adapt.choose_plan) {
@@ -288,6 +308,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   put("precision", t.compute == Compute::kBf16 ? "bf16" : "fp32");
   if (t.noise_every > 0) put("noise-every", t.noise_every);
   for (const auto& [key, value] : adapt_config(run.adapt, args.adapt)) put(key.c_str(), value);
+  for (const auto& [key, value] : checkpoint_config(run.checkpoint)) put(key.c_str(), value);
   put("held-out", run.held_out);
   if (run.eval_every > 0) put("eval-every", run.eval_every);
   put("eval-samples", run.eval_samples);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/copus/adapt_args.h"
+#include "apps/copus/checkpoint_args.h"
 #include "apps/copus/failure_args.h"
 #include "copus/train/launch/environment.h"
 #include "copus/train/run.h"
@@ -24,6 +25,7 @@ struct TrainArgs {
   std::string run_dir, timeout, port, bucket_mib;
   AdaptArgs adapt;
   FailureArgs failures;
+  CheckpointArgs checkpoint;
   bool json = false;
 };
 

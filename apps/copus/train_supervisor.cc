@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "apps/copus/common.h"
+#include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/stall.h"
 #include "copus/train/launch/signal_pipe.h"
 #include "copus/train/record/run_directory.h"
@@ -58,16 +59,14 @@ class Silence {
   std::map<int, std::pair<std::uint64_t, double>> ticks_;
 };
 
-// The newest published checkpoint's step.
-std::optional<std::int64_t> newest_checkpoint(const std::string& run_dir) {
-  std::optional<std::int64_t> newest;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(run_dir + "/checkpoints", failed)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with("step-")) continue;
-    newest = std::max<std::int64_t>(newest.value_or(0), std::stoll(name.substr(5)));
-  }
-  return newest;
+std::optional<PublishedCheckpoint> newest_checkpoint(const std::string& run_dir) {
+  const auto found = list_checkpoints(run_dir);
+  if (!found || found->empty()) return std::nullopt;
+  return found->back();
+}
+
+std::optional<std::int64_t> step_of(const std::optional<PublishedCheckpoint>& checkpoint) {
+  return checkpoint ? std::optional(checkpoint->step) : std::nullopt;
 }
 
 // Ranks that the next attempt cannot count on: killed by somebody else, or hung.
@@ -103,10 +102,30 @@ Result<SupervisorOutcome> attempt(const TrainArgs& args, const std::string& fold
   return supervise(options);
 }
 
+// The run as its directory has it: what it has become since it was first started (its batch, its
+// layout) is not to be undone by the command line of then.
+std::vector<std::string> resuming(const TrainArgs& args, const RunOptions& run,
+                                  const std::vector<std::string>& command) {
+  std::error_code failed;
+  if (!std::filesystem::exists(run.run_dir + "/config.toml", failed)) {
+    std::vector<std::string> same = command;  // it failed before it had begun
+    set_option(same, "--resume", "");
+    return same;
+  }
+  std::vector<std::string> again = {command.front(), "train", "--resume", "--run-dir", run.run_dir};
+  if (args.json) again.emplace_back("--json");
+  return again;
+}
+
 // As many as are left, at the plan that is predicted to be best for them.
-void shrink(const TrainerOptions& trainer, int ranks, std::vector<std::string>& command) {
+void shrink(TrainerOptions trainer, const std::optional<PublishedCheckpoint>& from, int ranks,
+            std::vector<std::string>& command) {
   set_option(command, "--ranks", std::to_string(ranks));
   set_option(command, "--plan", "best");
+  if (from) {
+    const Result<Manifest> manifest = read_manifest(from->folder);
+    if (manifest) trainer.global_batch = manifest->global_batch;
+  }
   const std::int64_t batch = nearest_batch(trainer, ranks);
   if (batch == trainer.global_batch) return;
   set_option(command, "--global-batch", std::to_string(batch));
@@ -144,13 +163,13 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
   }
   if (const auto port = rendezvous_port(args); !port) return report(port.error());
   if (const auto data = open_data(run); !data) return report(data.error());
-  if (const auto directory = RunDirectory::open(run.run_dir, /*append=*/false); !directory) {
+  if (const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume); !directory) {
     return report(directory.error());
   }
   if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
 
   const std::string folder = activity_folder(run.run_dir);
-  Restarts restarts(options, ranks, newest_checkpoint(run.run_dir));
+  Restarts restarts(options, ranks, step_of(newest_checkpoint(run.run_dir)));
   std::string why_again;
   for (;;) {
     std::error_code ignored;
@@ -164,9 +183,9 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
       if (!outcome->message.empty()) report(Error{outcome->message});
       return outcome->exit_code;
     }
-    const std::optional<std::int64_t> step = newest_checkpoint(run.run_dir);
+    const std::optional<PublishedCheckpoint> from = newest_checkpoint(run.run_dir);
     const Result<Attempt> next =
-        restarts.next(*outcome, lost_ranks(*outcome, folder, ranks, *timeout_s), step);
+        restarts.next(*outcome, lost_ranks(*outcome, folder, ranks, *timeout_s), step_of(from));
     if (!next) {
       report(next.error());
       return outcome->exit_code;
@@ -174,12 +193,12 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
     why_again = outcome->message;
     say(fmt::format("restart {} of {} in {:.0f} s, {}, {} of {} ranks: {}", restarts.made(),
                     options.max_restarts, next->wait_s,
-                    step ? fmt::format("from the checkpoint of step {}", *step)
+                    from ? fmt::format("from the checkpoint of step {}", from->step)
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
-    if (next->ranks != ranks) shrink(run.trainer, next->ranks, command);
+    command = resuming(args, run, command);
+    if (next->ranks != ranks) shrink(run.trainer, from, next->ranks, command);
     ranks = next->ranks;
-    set_option(command, "--resume", "");
     const Result<std::optional<int>> signal = sleep_until_signal(next->wait_s);
     if (signal && *signal) {
       report(make_error("stopped by {} between two attempts", signal_name(**signal)));

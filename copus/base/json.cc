@@ -186,7 +186,7 @@ Result<Json> parse_json(std::string_view text, std::string_view where) {
   return std::move(builder.root);
 }
 
-Result<Json> read_json_file(const std::string& path) {
+Result<std::string> read_json_text(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
@@ -214,6 +214,11 @@ Result<Json> read_json_file(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return make_error("{}: reading failed; want a readable JSON file", path);
   text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+Result<Json> read_json_file(const std::string& path) {
+  COPUS_TRY(const std::string text, read_json_text(path));
   return parse_json(text, path);
 }
 

@@ -23,6 +23,8 @@ Result<Json> parse_json(std::string_view text, std::string_view where);
 
 // Reads and parses a file; the same limits, checked before the file is read into memory.
 Result<Json> read_json_file(const std::string& path);
+// The same, not parsed.
+Result<std::string> read_json_text(const std::string& path);
 
 // Reads typed fields of one object, collecting the first error. Usage:
 //   FieldReader fields(json, "cluster.json");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "copus/base/text.h"
@@ -193,6 +194,36 @@ Decision Controller::finish_probing(std::optional<double> remaining_s) {
   decision.why = fmt::format("after {} {}: {}", done.tried.size(),
                              done.tried.size() == 1 ? "try" : "tries", decision.why);
   return decision;
+}
+
+Json Controller::to_json() const {
+  return {{"noise", noise_.to_json()},
+          {"scales_noise", scales_noise_.to_json()},
+          {"unmeasured_samples", unmeasured_samples_},
+          {"predicted_pauses_s", predicted_pauses_s_},
+          {"measured_pauses_s", measured_pauses_s_},
+          {"in_place_pause_s", in_place_pause_s_}};
+}
+
+Result<void> Controller::restore(const Json& json, const std::string& where) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  FieldReader fields(json, where);
+  const Json& noise = fields.child("noise");
+  const Json& scales = fields.child("scales_noise");
+  const std::int64_t unmeasured =
+      fields.integer("unmeasured_samples", 0, std::numeric_limits<std::int64_t>::max());
+  const double predicted = fields.number("predicted_pauses_s", 0, kMost);
+  const double measured = fields.number("measured_pauses_s", 0, kMost);
+  const double in_place = fields.number("in_place_pause_s", 0, kMost);
+  fields.refuse_unknown();
+  COPUS_TRY_VOID(fields.finish());
+  COPUS_TRY(noise_, NoiseScale::from_json(noise, where + ": noise", options_.noise));
+  COPUS_TRY(scales_noise_, NoiseScale::from_json(scales, where + ": scales_noise", options_.noise));
+  unmeasured_samples_ = unmeasured;
+  predicted_pauses_s_ = predicted;
+  measured_pauses_s_ = measured;
+  in_place_pause_s_ = in_place;
+  return {};
 }
 
 Result<void> drive(Job& job, Controller& controller) {

@@ -75,6 +75,11 @@ class Controller {
   // REQUIRES: decision.move, and it is the last that was made.
   void moved(const Decision& decision, const MoveReport& report);
 
+  // What a run that is started again would be long in finding out anew: the noise scale, and what
+  // moves took. Step times, tries and refusals begin anew: the machine may be another.
+  Json to_json() const;
+  Result<void> restore(const Json& json, const std::string& where);
+
   const Configuration& now() const { return now_.at; }
   // What a step is believed to take where the run began.
   StepTime start_step_time() const { return times_.believe(start_); }

@@ -36,6 +36,19 @@ struct SafetensorsHeader {
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::int64_t file_bytes,
                                                    const std::string& where);
 
+// The header's bytes and the eight before it, from the file's first eight. Checked alike.
+Result<std::int64_t> safetensors_header_bytes(std::string_view file, std::int64_t file_bytes,
+                                              const std::string& where);
+
+// Bytes that dtype and shape ask for.
+Result<std::int64_t> array_bytes(const SafetensorsArray& array, const std::string& where);
+
+// What a file of these arrays begins with, up to the first array's first byte. Sets their begin and
+// end, one after the other.
+Result<std::string> print_safetensors_header(std::vector<SafetensorsArray>& arrays,
+                                             const std::map<std::string, std::string>& metadata,
+                                             const std::string& where);
+
 class SafetensorsFile {
  public:
   static Result<SafetensorsFile> open(const std::string& path);
@@ -57,7 +70,7 @@ class SafetensorsFile {
 };
 
 // Writes arrays one after the other. The file is whole, and on disk, when finish() has returned;
-// until then, or where it failed, it is to be thrown away.
+// without that it is removed with the writer.
 class SafetensorsWriter {
  public:
   // `arrays`: in file order; begin and end are set here from dtype and shape.

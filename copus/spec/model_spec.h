@@ -26,6 +26,8 @@ struct RopeScaling {
   double high_freq_factor = 4;
   std::int64_t original_max_positions = 0;
   std::string other;
+
+  friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
 // Multi-head latent attention (DeepSeek-V2/V3): queries and keys/values go through low-rank
@@ -37,6 +39,8 @@ struct MlaSpec {
   std::int64_t qk_nope_head_dim = 0;
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
+
+  friend bool operator==(const MlaSpec&, const MlaSpec&) = default;
 };
 
 // Mixture of experts in place of the MLP. experts == 0: dense.
@@ -48,6 +52,8 @@ struct MoeSpec {
   std::int64_t first_dense_layers = 0;  // leading layers with the plain MLP
   bool router_correction_bias =
       false;  // DeepSeek-V3's e_score_correction_bias: one number per expert
+
+  friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
 
 struct ModelSpec {
@@ -108,6 +114,8 @@ struct ModelSpec {
   double forward_flops_per_token(std::int64_t seq_len) const;
 
   Result<void> validate() const;
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
 }  // namespace copus

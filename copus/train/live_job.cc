@@ -20,19 +20,31 @@ Json norms_to_json(const std::vector<SquaredNorm>& norms) {
 }  // namespace
 
 LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data,
-                 Trainer& trainer, Recorder* recorder, Progress* progress,
+                 RunStart& start, Recorder* recorder, Progress* progress,
                  const std::atomic<bool>& stop_asked)
     : groups_(groups),
       o_(options),
       data_(data),
-      trainer_(trainer),
+      start_(start),
+      trainer_(*start.trainer),
       recorder_(recorder),
       progress_(progress),
       stop_asked_(stop_asked),
-      phases_(short_name(trainer.options().plan), trainer.options().global_batch,
+      phases_(short_name(trainer_.options().plan), trainer_.options().global_batch,
               options.adapt.controller.policy.kind),
-      bad_steps_(options.bad_steps) {
+      bad_steps_(options.bad_steps),
+      data_hash_(start.data_hash) {
+  outcome_.steps = start.step;
+  outcome_.samples = start.samples;
   trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
+  if (!options.checkpoint.save) return;
+  SaverOptions saver;
+  saver.run_dir = options.run_dir;
+  saver.rank = trainer_.mesh().rank;
+  saver.ranks = trainer_.mesh().world->size();
+  saver.wait_s = options.checkpoint.wait_s;
+  saver.retention = options.checkpoint.retention;
+  saver_.emplace(std::move(saver));
 }
 
 Configuration LiveJob::now() const {
@@ -47,7 +59,10 @@ void LiveJob::say(const std::string& text) const {
   if (progress_ != nullptr) progress_->say(text);
 }
 
-Result<void> LiveJob::begin(const std::optional<Adaptation>& adaptation) {
+double LiveJob::trained_s() const { return trained_s_.value_or(elapsed_s()); }
+
+Result<void> LiveJob::begin() {
+  const std::optional<Adaptation>& adaptation = start_.adaptation;
   const TrainerOptions& t = trainer_.options();
   say(fmt::format("{} ({} parameters), {} rank{}, {}, {} tokens of data", t.model.name,
                   human_count(static_cast<double>(t.model.total_params())), t.plan.gpus(),
@@ -60,23 +75,47 @@ Result<void> LiveJob::begin(const std::optional<Adaptation>& adaptation) {
         o_.adapt.controller.policy.adapt == Adapt::kBatch ? "the batch" : "batch and layout",
         adaptation->candidates.size(), o_.adapt.lowest_batch, o_.adapt.highest_batch));
   }
-  if (recorder_ != nullptr) {
-    COPUS_TRY_VOID(recorder_->write(
-        "start", {{"model", t.model.name},
-                  {"parameters", t.model.total_params()},
-                  {"plan", plan_to_json(t.plan)},
-                  {"ranks", t.plan.gpus()},
-                  {"device", t.device.is_cuda() ? "cuda" : "cpu"},
-                  {"precision", t.compute == Compute::kBf16 ? "bf16" : "fp32"},
-                  {"seq_len", t.seq_len},
-                  {"global_batch", t.global_batch},
-                  {"data_tokens", data_.tokens()},
-                  {"peak_flops", o_.peak ? Json(o_.peak->v) : Json(nullptr)},
-                  {"adapt", to_string(o_.adapt.controller.policy.adapt)},
-                  {"cluster", adaptation ? cluster_to_json(adaptation->cluster) : Json(nullptr)}}));
+  if (!start_.from.empty()) {
+    say(fmt::format("going on from {}: step {}, {} samples", start_.from, start_.step,
+                    start_.samples));
   }
+  COPUS_TRY_VOID(record_begin());
+  // A run that was over stays so.
+  if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
+  if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
+  outcome_.saved = done() && !start_.from.empty();
   begin_ = last_ = Clock::now();
   return {};
+}
+
+Result<void> LiveJob::record_begin() const {
+  if (recorder_ == nullptr) return {};
+  const TrainerOptions& t = trainer_.options();
+  const std::optional<Adaptation>& adaptation = start_.adaptation;
+  if (start_.resumed) {
+    return recorder_->write(
+        "restart", {{"step", start_.step},
+                    {"samples", start_.samples},
+                    {"from", start_.from.empty() ? Json(nullptr) : Json(start_.from)},
+                    {"plan", plan_to_json(t.plan)},
+                    {"global_batch", t.global_batch},
+                    {"ranks", t.plan.gpus()},
+                    {"why", o_.checkpoint.why},
+                    {"skipped", start_.skipped.empty() ? Json(nullptr) : Json(start_.skipped)}});
+  }
+  return recorder_->write(
+      "start", {{"model", t.model.name},
+                {"parameters", t.model.total_params()},
+                {"plan", plan_to_json(t.plan)},
+                {"ranks", t.plan.gpus()},
+                {"device", t.device.is_cuda() ? "cuda" : "cpu"},
+                {"precision", t.compute == Compute::kBf16 ? "bf16" : "fp32"},
+                {"seq_len", t.seq_len},
+                {"global_batch", t.global_batch},
+                {"data_tokens", data_.tokens()},
+                {"peak_flops", o_.peak ? Json(o_.peak->v) : Json(nullptr)},
+                {"adapt", to_string(o_.adapt.controller.policy.adapt)},
+                {"cluster", adaptation ? cluster_to_json(adaptation->cluster) : Json(nullptr)}});
 }
 
 Result<StepReport> LiveJob::step() {
@@ -112,7 +151,7 @@ Result<StepReport> LiveJob::step() {
 Result<void> LiveJob::follow() {
   while (!done()) {
     COPUS_TRY(const StepReport report, step());
-    if (!done()) COPUS_TRY_VOID(conclude());
+    if (!done()) COPUS_TRY_VOID(conclude(nullptr));
     const bool decides = o_.adapt.on() && Controller::due(o_.adapt.controller, report.step);
     if (done() || !decides) continue;
     const std::string command = from_rank_0(*trainer_.mesh().world, trainer_.options().device, "");
@@ -128,7 +167,7 @@ Result<void> LiveJob::observed(const StepReport& step, const std::optional<Noise
                                const Controller& controller) {
   if (done()) return {};
   if (!result_.is_bad()) COPUS_TRY_VOID(record_step(step, controller));
-  return conclude();
+  return conclude(&controller);
 }
 
 Result<void> LiveJob::evaluate() {
@@ -148,7 +187,7 @@ Result<void> LiveJob::evaluate() {
   return {};
 }
 
-Result<void> LiveJob::conclude() {
+Result<void> LiveJob::conclude(const Controller* controller) {
   const bool last_step = o_.steps && outcome_.steps >= *o_.steps;
   const bool last_sample = o_.samples && outcome_.samples >= *o_.samples;
   const bool stopping = last_step || last_sample || result_.asked_to_stop > 0;
@@ -167,6 +206,14 @@ Result<void> LiveJob::conclude() {
     const bool out_of_time = recorder_ != nullptr ? late_ : o_.for_seconds.has_value();
     outcome_.reason = out_of_time && !stop_asked_.load() ? "time" : "signal";
   }
+  if (done()) trained_s_ = elapsed_s();
+  if (!saver_) return {};
+  if (const std::optional<SaveOutcome> saved = saver_->saver().poll()) {
+    COPUS_TRY_VOID(record_save(*saved));
+  }
+  const std::int64_t every = o_.checkpoint.every;
+  const bool due = every > 0 && outcome_.steps % every == 0;
+  if (done() || due || std::exchange(save_now_, false)) return save(controller);
   return {};
 }
 
@@ -311,43 +358,6 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                                      {"commit_s", result.commit_s}}));
   }
   return MoveReport{result.done, result.error, result.pause_s};
-}
-
-void LiveJob::stop_for(const char* reason, const std::string& error) {
-  outcome_.reason = reason;
-  outcome_.error = error;
-}
-
-Result<void> LiveJob::handle_bad_step() {
-  // The sign of what is no number says nothing.
-  const double norm = std::isnan(result_.grad_norm) ? NAN : result_.grad_norm;
-  const double loss = std::isnan(result_.loss) ? NAN : result_.loss;
-  const bool finite = result_.not_finite.empty();
-  const std::string& why = finite ? result_.spike : result_.not_finite;
-  const std::string sentence =
-      fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
-                  outcome_.steps + 1, loss, norm, why, outcome_.steps);
-  const Result<OnBadStep> action = bad_steps_.act(sentence);
-  const bool stops = !action || *action == OnBadStep::kStop;
-  if (stops) {
-    outcome_.loss = result_.loss;
-    stop_for(finite ? "spike" : "not_finite", action ? sentence : action.error().message);
-  } else {
-    // They are behind us: never trained on, never met again.
-    ++outcome_.steps;
-    outcome_.samples += trainer_.options().global_batch;
-    data_hash_ = add_hashes(data_hash_, result_.data_hash);
-  }
-  if (recorder_ != nullptr) {
-    COPUS_TRY_VOID(recorder_->write("bad_step", {{"step", outcome_.steps + (stops ? 1 : 0)},
-                                                 {"samples", outcome_.samples},
-                                                 {"loss", number_or_null(loss)},
-                                                 {"grad_norm", number_or_null(norm)},
-                                                 {"action", stops ? "stop" : to_string(*action)},
-                                                 {"why", why}}));
-  }
-  if (!stops) say(fmt::format("{}; left out", sentence));
-  return {};
 }
 
 std::string LiveJob::summary(const Controller& controller) const {

@@ -10,17 +10,18 @@
 #include "copus/goodput/controller.h"
 #include "copus/train/record/phases.h"
 #include "copus/train/record/recorder.h"
-#include "copus/train/run.h"
+#include "copus/train/save.h"
+#include "copus/train/start.h"
 
 namespace copus {
 
 class LiveJob final : public Job {
  public:
-  LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data, Trainer& trainer,
+  LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data, RunStart& start,
           Recorder* recorder, Progress* progress, const std::atomic<bool>& stop_asked);
 
   // The run begins now.
-  Result<void> begin(const std::optional<Adaptation>& adaptation);
+  Result<void> begin();
   // Rank 0 drives; the others do what it decides.
   Result<void> follow();
 
@@ -32,19 +33,29 @@ class LiveJob final : public Job {
   Result<void> decided(const Decision& decision) override;
   Result<MoveReport> move(const Configuration& to) override;
 
+  // Until what was saved last is on disk. On every rank, once the job is done.
+  Result<void> finish_saving();
+
   RunOutcome& outcome() { return outcome_; }
   double elapsed_s() const;
+  double trained_s() const;  // without the last save
   // What moving brought, in words; empty where nothing moved.
   std::string summary(const Controller& controller) const;
 
  private:
   Configuration now() const;
-  // Evaluates where it is time to, and looks for a reason to stop.
-  Result<void> conclude();
+  // Evaluates where it is time to, looks for a reason to stop, and saves where it is time to.
+  // `controller`: rank 0's.
+  Result<void> conclude(const Controller* controller);
   Result<void> evaluate();
   // The step changed no weight: stop, leave its samples out, or go back.
   Result<void> handle_bad_step();
+  // To the weights of the newest checkpoint, which is returned; what was consumed stays so.
+  Result<std::string> roll_back();
   void stop_for(const char* reason, const std::string& error);
+  Result<void> save(const Controller* controller);
+  Result<void> record_save(const SaveOutcome& saved);
+  Result<void> record_begin() const;
   Result<void> record_step(const StepReport& step, const Controller& controller);
   void say(const std::string& text) const;
 
@@ -52,6 +63,7 @@ class LiveJob final : public Job {
   GroupCache& groups_;
   const RunOptions& o_;
   const Dataset& data_;
+  const RunStart& start_;
   Trainer& trainer_;
   Recorder* recorder_;
   Progress* progress_;
@@ -65,6 +77,10 @@ class LiveJob final : public Job {
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   bool late_ = false;
   double late_step_s_ = 0;  // smoothed, in this configuration
+  std::optional<double> trained_s_;
+  bool save_now_ = false;
+  double held_up_s_ = 0;               // by the save that is under way
+  std::optional<TrainerSaver> saver_;  // none: --checkpoint-every off
 };
 
 }  // namespace copus

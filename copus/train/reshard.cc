@@ -4,18 +4,12 @@
 #include <cstring>
 #include <deque>
 #include <optional>
-#include <unordered_map>
 
 #include "copus/train/host_state.h"
+#include "copus/train/state_views.h"
 
 namespace copus {
 namespace {
-
-// One flat array of state: a bucket's values, or a moment of its owned part.
-struct StateArray {
-  Tensor flat;
-  std::int64_t begin = 0;  // the bucket's element that comes first in it
-};
 
 // A part's elements in one of the arrays of its kind.
 struct Piece {
@@ -23,42 +17,23 @@ struct Piece {
   std::size_t array = 0;
 };
 
-// Where a rank keeps each tensor of the model.
+// Where a rank keeps what pieces name.
 class StateMap {
  public:
-  StateMap(const Layout& layout, const std::vector<TensorSpec>& tensors) {
-    std::unordered_map<std::string, std::size_t> index;
-    for (std::size_t i = 0; i < tensors.size(); ++i) index[tensors[i].name] = i;
-    places_.resize(tensors.size());
-    for (const auto& parameters : layout.parameters) {
-      for (const Bucket& bucket : parameters->buckets()) {
-        for (const PlacedTensor& tensor : bucket.tensors) {
-          places_[index.at(tensor.spec.name)] = {&bucket, &tensor};
-        }
-      }
-    }
-  }
+  StateMap(const Layout& layout, const std::vector<TensorSpec>& tensors)
+      : places_(layout.parameters, tensors) {}
 
   // Where a piece's elements lie, in their order: blocks of rows.
   std::vector<Tensor> blocks(const Piece& piece) const {
-    const Place& place = places_[piece.part.tensor];
-    const StateArray array = arrays(*place.bucket, piece.part.kind)[piece.array];
-    std::vector<Tensor> views;
-    for (const Block& block : blocks_of(*place.tensor, piece.part.stripe)) {
-      views.push_back(array.flat.as_strided({block.rows, block.columns}, {block.stride, 1},
-                                            block.offset - array.begin));
-    }
-    return views;
+    const TensorPlaces::Place& place = places_[piece.part.tensor];
+    return block_views(arrays(*place.bucket, piece.part.kind)[piece.array], *place.tensor,
+                       piece.part.stripe);
   }
 
  private:
-  struct Place {
-    const Bucket* bucket = nullptr;
-    const PlacedTensor* tensor = nullptr;
-  };
-  static std::vector<StateArray> arrays(const Bucket& bucket, StateKind kind) {
+  static std::vector<FlatArray> arrays(const Bucket& bucket, StateKind kind) {
     if (kind == StateKind::kValues) return {{bucket.values, 0}};
-    std::vector<StateArray> all;
+    std::vector<FlatArray> all;
     if (bucket.values.scalar_type() != at::kFloat) {
       all.push_back({bucket.master, bucket.owned_begin});
     }
@@ -66,7 +41,7 @@ class StateMap {
     all.push_back({bucket.moment2, bucket.owned_begin});
     return all;
   }
-  std::vector<Place> places_;
+  TensorPlaces places_;
 };
 
 struct Message {
@@ -106,28 +81,6 @@ std::vector<Message> cut(const std::vector<StatePart>& parts, bool bf16, std::in
   }
   if (!shared.pieces.empty()) messages.push_back(std::move(shared));
   return messages;
-}
-
-enum class Direction { kPack, kUnpack };
-
-// Between blocks and a run of the same elements.
-void copy_blocks(const std::vector<Tensor>& blocks, const Tensor& run, Direction direction) {
-  std::int64_t at = 0;
-  for (const Tensor& block : blocks) {
-    const Tensor there = run.narrow(0, at, block.numel()).view(block.sizes());
-    if (direction == Direction::kPack) {
-      there.copy_(block);
-    } else {
-      block.copy_(there);
-    }
-    at += block.numel();
-  }
-}
-
-// The blocks as a run, where they are one.
-std::optional<Tensor> as_run(const std::vector<Tensor>& blocks) {
-  if (blocks.size() != 1 || blocks[0].size(0) != 1) return std::nullopt;
-  return blocks[0][0];
 }
 
 // Between a rank's arrays and a message of bytes without gaps.

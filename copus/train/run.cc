@@ -8,25 +8,11 @@
 
 #include "copus/base/text.h"
 #include "copus/train/health/watchdog.h"
-#include "copus/train/host_memory.h"
 #include "copus/train/live_job.h"
+#include "copus/train/start.h"
 
 namespace copus {
 namespace {
-
-// FNV-1a over a few samples: other data shows in it.
-std::uint64_t fingerprint(const Dataset& data) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
-  const std::int64_t n = data.epoch_samples();
-  for (const std::int64_t index : {std::int64_t{0}, n / 3, n / 2, n - 1}) {
-    if (!data.sample(index, tokens)) continue;
-    for (const std::int64_t token : tokens) {
-      hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ULL;
-    }
-  }
-  return hash;
-}
 
 // What must be the same on every rank, a line each. Paths may differ between machines, what they
 // lead to may not.
@@ -49,8 +35,8 @@ std::string common_options(const RunOptions& options, const Dataset& data) {
       m.rope_scaling.factor, m.rope_scaling.low_freq_factor, m.rope_scaling.high_freq_factor,
       m.rope_scaling.original_max_positions, static_cast<int>(m.activation), m.qkv_bias,
       m.attention_out_bias, m.mlp_bias, m.qk_norm, m.init_std);
-  return text +
-         fmt::format("tokens of data = {}\nsamples = {:016x}\n", data.tokens(), fingerprint(data));
+  return text + fmt::format("tokens of data = {}\nsamples = {:016x}\n", data.tokens(),
+                            data_fingerprint(data));
 }
 
 // Where a launcher starts the ranks each has its own command line: with another seed on one of them
@@ -106,7 +92,10 @@ namespace {
 Result<std::optional<Recorder>> open_recorder(const RunOptions& options, int rank) {
   std::optional<Recorder> recorder;
   if (rank != 0) return recorder;
-  COPUS_TRY(RunDirectory directory, RunDirectory::open(options.run_dir, /*append=*/false));
+  COPUS_TRY(RunDirectory directory, RunDirectory::open(options.run_dir, options.checkpoint.resume));
+  if (options.checkpoint.save) COPUS_TRY_VOID(prepare_checkpoints(options.run_dir));
+  // Nobody else writes here now: what is half done will stay so.
+  COPUS_TRY_VOID(clean_leftovers(options.run_dir));
   COPUS_TRY_VOID(directory.write_text("config.toml", options.config));
   recorder.emplace(std::move(directory));
   return recorder;
@@ -145,44 +134,55 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   COPUS_TRY(const Dataset data, open_data(options));
   COPUS_TRY_VOID(check_same_options(groups.rendezvous(), options, data));
   const int rank = groups.rendezvous().rank;
+  const auto say = [&](const std::string& text) {
+    if (progress != nullptr) progress->say(text);
+  };
+  std::optional<Recorder> recorder;
   TrainerOptions trainer_options = options.trainer;
-  std::optional<Adaptation> adaptation;
-  if (options.adapt.on()) keep_freed_memory();
-  if (options.adapt.on() || options.adapt.choose_plan) {
-    COPUS_TRY(adaptation, prepare_adaptation(options.adapt, groups, trainer_options));
-  }
-  if (!options.adapt.on()) adaptation.reset();  // the plan was all that was to be decided
-  COPUS_TRY(std::optional<Recorder> recorder, open_recorder(options, rank));
+  RunStart start;
   Activity& activity = *groups.rendezvous().activity;
-  COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), rank));
-  const Watchdog watchdog(activity, watching(groups.rendezvous()));
+  std::optional<Watchdog> watchdog;
+  const auto begin_watching = [&]() -> Result<void> {
+    COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), rank));
+    watchdog.emplace(activity, watching(groups.rendezvous()));
+    return {};
+  };
+  if (options.checkpoint.resume) {
+    COPUS_TRY(recorder, open_recorder(options, rank));  // a lock, too
+    COPUS_TRY_VOID(begin_watching());
+    COPUS_TRY(start, resume_run(groups, options, data, say));
+    trainer_options = start.trainer->options();
+  } else {
+    COPUS_TRY(start, prepare_run(groups, options, trainer_options));
+    COPUS_TRY(recorder, open_recorder(options, rank));
+    COPUS_TRY_VOID(begin_watching());
+  }
   const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
   const auto train = [&]() -> Result<void> {
-    const auto reserve = [&] {
-      if (options.adapt.controller.policy.adapt != Adapt::kFull) return;
-      reserve_memory(adaptation->largest_bytes, trainer_options.ranks_per_node);
-    };
-    reserve();  // for this layout
-    COPUS_TRY(const std::unique_ptr<Trainer> trainer, Trainer::create(groups, trainer_options));
-    reserve();  // for one to move to
-    LiveJob job(groups, options, data, *trainer, recorder ? &*recorder : nullptr, progress,
+    if (!start.trainer) COPUS_TRY_VOID(make_trainer(groups, options, trainer_options, start));
+    LiveJob job(groups, options, data, start, recorder ? &*recorder : nullptr, progress,
                 stop_asked);
-    COPUS_TRY_VOID(job.begin(adaptation));
+    COPUS_TRY_VOID(job.begin());
     // However it ends, what was reached is the outcome's.
     const auto take_outcome = [&] {
       outcome = job.outcome();
-      outcome.seconds = job.elapsed_s();
+      outcome.seconds = job.trained_s();
     };
     const Activity::Scope steps(activity, Doing::kBetweenSteps);
     try {
       if (rank != 0) {
         const Result<void> followed = job.follow();
+        if (followed) COPUS_TRY_VOID(job.finish_saving());
         take_outcome();
         return followed;
       }
-      Controller controller = make_controller(options.adapt, trainer_options, adaptation);
+      Controller controller = make_controller(options.adapt, trainer_options, start.adaptation);
+      if (!start.controller.is_null()) {
+        COPUS_TRY_VOID(controller.restore(start.controller, start.from + ": controller"));
+      }
       const Result<void> driven = drive(job, controller);
+      if (driven) COPUS_TRY_VOID(job.finish_saving());
       take_outcome();
       outcome.summary = job.summary(controller);
       return driven;
@@ -205,8 +205,9 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     outcome.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  outcome.tokens_per_s = static_cast<double>(outcome.samples * options.trainer.seq_len) /
-                         std::max(1e-9, outcome.seconds);
+  outcome.tokens_per_s =
+      static_cast<double>((outcome.samples - start.samples) * options.trainer.seq_len) /
+      std::max(1e-9, outcome.seconds);
   if (progress != nullptr) progress->finish();
   if (recorder) {
     const Result<void> recorded = record_end(*recorder, outcome);

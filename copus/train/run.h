@@ -8,10 +8,24 @@
 #include <vector>
 
 #include "copus/train/adaptation.h"
+#include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/bad_step.h"
 #include "copus/train/record/progress.h"
 
 namespace copus {
+
+struct CheckpointOptions {
+  bool save = true;        // at the end of the run, and where a signal ends it
+  std::int64_t every = 0;  // and every so many steps; 0: not
+  Retention retention;
+  double wait_s = 300;  // rank 0's, for the other ranks' shards
+
+  bool resume = false;
+  // What the user asked for now, and not the run that is resumed.
+  bool plan_given = false, batch_given = false, lr_given = false, other_data = false;
+  std::string why;      // of the restart, for the record
+  std::string version;  // of the program, for the record
+};
 
 struct RunOptions {
   TrainerOptions trainer;
@@ -29,6 +43,7 @@ struct RunOptions {
 
   AdaptOptions adapt;
   BadStepOptions bad_steps;
+  CheckpointOptions checkpoint;
 
   std::string run_dir;
   std::string config;               // text of config.toml
@@ -44,9 +59,10 @@ struct RunOutcome {
   double loss = 0;
   std::optional<double> held_out_loss;
   double seconds = 0;
-  double tokens_per_s = 0;
+  double tokens_per_s = 0;  // of what this process trained
   std::int64_t moves = 0;
   double pause_s = 0;   // of all moves
+  bool saved = false;   // what was reached is a checkpoint, as far as this rank knows
   std::string summary;  // rank 0's: the phases of a run that moved
 };
 

@@ -16,6 +16,8 @@
 
 namespace copus {
 
+class CheckpointReader;
+
 struct TrainerOptions : LayoutOptions {
   AdamOptions adam;
   LrSchedule lr;
@@ -30,6 +32,9 @@ struct TrainerOptions : LayoutOptions {
 
 // What this engine cannot train, though it can be planned: the error names the field.
 Result<void> check_trainable(const TrainerOptions& options);
+
+// Whether the checkpoint is of a model with the same tensors.
+Result<void> check_same_model(const ModelSpec& model, const CheckpointReader& reader);
 
 // The micro-batches whose gradient's norm is taken before the rest is added, for the noise scale.
 // As many samples at every layout, where its micro-batch allows: those that a replica would have if
@@ -85,6 +90,12 @@ class Trainer {
   // Every rank calls this with the same options. REQUIRES: the plan is valid for the model.
   static Result<std::unique_ptr<Trainer>> create(GroupCache& groups, const TrainerOptions& options);
 
+  // The same with a checkpoint's weights, moments and count of updates. Whatever wrote it, each
+  // rank reads only what it holds. An error may be one rank's alone: all must agree on what
+  // follows.
+  static Result<std::unique_ptr<Trainer>> restore(GroupCache& groups, const TrainerOptions& options,
+                                                  const CheckpointReader& reader);
+
   // Trains on samples [consumed, consumed + global_batch). Any rank may ask the run to stop.
   Result<StepResult> step(const Dataset& data, std::int64_t consumed, bool stop = false);
   // Mean loss over the first `samples` held-out sequences (all, where there are fewer): the same
@@ -102,11 +113,15 @@ class Trainer {
     judge_ = std::move(judge);
   }
 
+  // Before another takes this one's place. Nothing but that may follow.
+  void free_state() { layout_.reset(); }
+
   // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
   // happens there.
   void set_move_hook(std::function<void(const std::string&)> hook) { move_hook_ = std::move(hook); }
 
   const TrainerOptions& options() const { return options_; }
+  std::int64_t updates() const { return updates_; }  // of Adam, so far
   const Mesh& mesh() const { return layout_->mesh; }
   const std::vector<std::unique_ptr<ChunkParameters>>& parameters() const {
     return layout_->parameters;

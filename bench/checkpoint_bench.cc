@@ -1,0 +1,172 @@
+// What a checkpoint takes of a run with 100M parameters, on two ranks of this machine:
+//
+// held up  how long the step waits (the copy), over the time that the write takes in the
+// background.
+//          Aim: below 0.1. The first save takes its memory from the system, too, and is shown
+//          apart.
+// reload   loading at another layout, over loading at the layout that wrote it; both with every
+//          checksum verified, from the page cache. Aim: at most 1.5.
+//
+//   checkpoint_bench [FOLDER]
+//
+// FOLDER: where checkpoints are written, on the disk in question (default: the current one). Ranks
+// are threads. Medians of five. Exit code 1 where an aim is missed.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+
+#include "copus/base/text.h"
+#include "copus/train/checkpoint/reader.h"
+#include "copus/train/rank_threads.h"
+#include "copus/train/save.h"
+#include "copus/train/start.h"
+
+namespace copus {
+namespace {
+
+constexpr int kRanks = 2, kRepeats = 5;
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+template <typename T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(result).value();
+}
+
+double since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TrainerOptions options_at(const char* layout) {
+  TrainerOptions options;
+  ModelSpec& m = options.model;
+  m.name = "llama-100m";
+  m.layers = 12;
+  m.hidden = 768;
+  m.ffn = 2048;
+  m.heads = m.kv_heads = 12;
+  m.head_dim = 64;
+  m.vocab = 16384;
+  m.max_positions = 64;
+  options.plan = must(parse_plan_text(layout, "plan")).plan;
+  options.seq_len = 32;
+  options.global_batch = 8;
+  return options;
+}
+
+// The largest of all ranks: the run waits for the slowest.
+struct Slowest {
+  std::mutex mutex;
+  double s = 0;
+  void add(double seconds) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    s = std::max(s, seconds);
+  }
+};
+
+struct Saved {
+  double first_held_up_s = 0, held_up_s = 0, write_s = 0;
+  std::int64_t bytes = 0;
+};
+
+Saved save_at(const char* layout, const std::string& run_dir) {
+  std::vector<Slowest> held_up(kRepeats + 1), write(kRepeats + 1);
+  Saved saved;
+  run_ranks(kRanks, [&](int rank, GroupCache& groups) {
+    const auto trainer = must(Trainer::create(groups, options_at(layout)));
+    SaverOptions options;
+    options.run_dir = run_dir;
+    options.rank = rank;
+    options.ranks = kRanks;
+    options.retention.keep = 1;
+    TrainerSaver saver(options);
+    for (std::size_t i = 0; i <= kRepeats; ++i) {
+      trainer->mesh().world->barrier();
+      const auto begin = std::chrono::steady_clock::now();
+      saver.save(*trainer, manifest_of(*trainer, static_cast<std::int64_t>(i), 0, Json::object()));
+      held_up[i].add(since(begin));
+      const SaveOutcome outcome = *saver.saver().wait();
+      if (!outcome.error.empty()) throw std::runtime_error(outcome.error);
+      write[i].add(outcome.write_s);
+      if (rank == 0) saved.bytes = outcome.bytes;
+    }
+  });
+  std::vector<double> held, written;
+  for (std::size_t i = 1; i <= kRepeats; ++i) {
+    held.push_back(held_up[i].s);
+    written.push_back(write[i].s);
+  }
+  saved.first_held_up_s = held_up[0].s;
+  saved.held_up_s = median(held);
+  saved.write_s = median(written);
+  return saved;
+}
+
+double load_at(const char* layout, const std::string& folder) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepeats; ++i) {
+    Slowest load;
+    run_ranks(kRanks, [&](int, GroupCache& groups) {
+      // Groups are there before: they take as long at every layout.
+      must(Mesh::create(groups, options_at(layout).plan, options_at(layout).model))
+          .world->barrier();
+      const auto begin = std::chrono::steady_clock::now();
+      const CheckpointReader reader = must(CheckpointReader::open(folder));
+      const auto trainer = must(restore_verified(groups, options_at(layout), reader));
+      load.add(since(begin));
+    });
+    seconds.push_back(load.s);
+  }
+  return median(seconds);
+}
+
+int run(const std::string& where) {
+  const std::string run_dir =
+      (std::filesystem::path(where) / fmt::format("checkpoint_bench.{}", ::getpid())).string();
+  const std::vector<const char*> layouts = {"dp=2,zero=1", "pp=2", "tp=2", "dp=2"};
+  const double parameters = static_cast<double>(options_at("dp=2").model.total_params());
+  bool good = true;
+  std::vector<std::vector<std::string>> saves, loads;
+  for (const char* from : layouts) {
+    const Saved saved = save_at(from, run_dir);
+    const double held_up = saved.held_up_s / saved.write_s;
+    good &= held_up < 0.1;
+    saves.push_back({from, human_bytes(static_cast<double>(saved.bytes)),
+                     human_seconds(saved.write_s), human_seconds(saved.held_up_s),
+                     fmt::format("{:.3f}", held_up), human_seconds(saved.first_held_up_s)});
+    const std::string folder = checkpoint_folder(run_dir, kRepeats);
+    const double same = load_at(from, folder);
+    for (const char* to : layouts) {
+      const bool is_same = to == from;
+      const double seconds = is_same ? same : load_at(to, folder);
+      good &= seconds / same <= 1.5;
+      loads.push_back({from, to, human_seconds(seconds), fmt::format("{:.2f}", seconds / same)});
+    }
+  }
+  std::filesystem::remove_all(run_dir);
+  fmt::print("{} parameters, FP32, {} ranks; medians of {}\n\n{}\n{}", human_count(parameters),
+             kRanks, kRepeats,
+             format_table({"save at", "bytes", "write", "held up", "/ write", "first time"}, saves),
+             format_table({"saved at", "<loaded at", "load", "/ same"}, loads));
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace copus
+
+int main(int argc, char** argv) {
+  try {
+    return copus::run(argc > 1 ? argv[1] : ".");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "checkpoint_bench: {}\n", copus::first_line(error));
+    return 1;
+  }
+}

@@ -1,0 +1,238 @@
+// The header of a safetensors file, which may come from anywhere: every number is checked before
+// anything is read by it.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+#include "copus/base/json.h"
+#include "copus/base/text.h"
+#include "copus/interop/safetensors.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kLengthBytes = 8;
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kMaxDimensions = 16;
+
+struct Dtype {
+  std::string_view name;
+  std::int64_t bytes;
+};
+constexpr std::array kDtypes = {
+    Dtype{"F64", 8}, Dtype{"F32", 4}, Dtype{"F16", 2},  Dtype{"BF16", 2},    Dtype{"I64", 8},
+    Dtype{"I32", 4}, Dtype{"I16", 2}, Dtype{"I8", 1},   Dtype{"U64", 8},     Dtype{"U32", 4},
+    Dtype{"U16", 2}, Dtype{"U8", 1},  Dtype{"BOOL", 1}, Dtype{"F8_E4M3", 1}, Dtype{"F8_E5M2", 1}};
+
+// A name or a type in an error.
+std::string shown(std::string_view text) {
+  return Json(shortened(text, 60)).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+// Two integers, the first not above the second.
+Result<std::pair<std::int64_t, std::int64_t>> read_range(const Json& json,
+                                                         const std::string& where) {
+  const auto index = [](const Json& n) {
+    return n.is_number_unsigned() && n.get<std::uint64_t>() <= std::uint64_t{kMost};
+  };
+  if (!json.is_array() || json.size() != 2 || !index(json[0]) || !index(json[1]) ||
+      json[0].get<std::int64_t>() > json[1].get<std::int64_t>()) {
+    return make_error("{}: data_offsets: got {}; want [BEGIN, END] in bytes", where,
+                      shown(json.dump(-1, ' ', true, Json::error_handler_t::replace)));
+  }
+  return std::pair{json[0].get<std::int64_t>(), json[1].get<std::int64_t>()};
+}
+
+Result<std::vector<std::int64_t>> read_shape(const Json& json, const std::string& where) {
+  if (!json.is_array() || json.size() > kMaxDimensions) {
+    return make_error("{}: shape: got {}; want a list of at most {} sizes", where,
+                      json.is_array() ? fmt::format("{} sizes", json.size()) : "no list",
+                      kMaxDimensions);
+  }
+  std::vector<std::int64_t> shape;
+  for (const Json& size : json) {
+    if (!size.is_number_unsigned() || size.get<std::uint64_t>() > std::uint64_t{kMost}) {
+      return make_error("{}: shape: got {}; want sizes of 0 or more", where,
+                        shown(size.dump(-1, ' ', true, Json::error_handler_t::replace)));
+    }
+    shape.push_back(size.get<std::int64_t>());
+  }
+  return shape;
+}
+
+Result<SafetensorsArray> read_array(const std::string& name, const Json& json,
+                                    const std::string& where) {
+  SafetensorsArray array;
+  array.name = name;
+  FieldReader fields(json, where);
+  array.dtype = fields.text("dtype");
+  const Json& shape = fields.child("shape");
+  const Json& range = fields.child("data_offsets");
+  fields.refuse_unknown();
+  COPUS_TRY_VOID(fields.finish());
+  COPUS_TRY(array.shape, read_shape(shape, where));
+  COPUS_TRY(const auto offsets, read_range(range, where));
+  array.begin = offsets.first;
+  array.end = offsets.second;
+  COPUS_TRY(const std::int64_t bytes, array_bytes(array, where));
+  if (bytes != array.end - array.begin) {
+    return make_error("{}: data_offsets: got {} bytes; want {}, as dtype and shape have it", where,
+                      array.end - array.begin, bytes);
+  }
+  return array;
+}
+
+Result<void> read_metadata(const Json& json, const std::string& where,
+                           std::map<std::string, std::string>& metadata) {
+  if (!json.is_object()) return make_error("{}: __metadata__: want an object of texts", where);
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_string()) {
+      return make_error("{}: __metadata__: {}: want a text", where, shown(key));
+    }
+    metadata.emplace(key, value.get<std::string>());
+  }
+  return {};
+}
+
+// One after the other from the first byte to the last: no two share any, none is nobody's.
+Result<void> check_ranges(const std::vector<SafetensorsArray>& arrays, std::int64_t data_bytes,
+                          const std::string& where) {
+  std::int64_t end = 0;
+  for (const SafetensorsArray& array : arrays) {
+    if (array.begin != end) {
+      return make_error("{}: {}: begins at byte {} of the data; want {}, where the one before ends",
+                        where, shown(array.name), array.begin, end);
+    }
+    end = array.end;
+  }
+  if (end == data_bytes) return {};
+  return make_error("{}: has {} bytes of data; want {}, where the last array ends", where,
+                    data_bytes, end);
+}
+
+}  // namespace
+
+Result<std::int64_t> array_bytes(const SafetensorsArray& array, const std::string& where) {
+  const auto* const dtype = std::find_if(kDtypes.begin(), kDtypes.end(),
+                                         [&](const Dtype& d) { return d.name == array.dtype; });
+  if (dtype == kDtypes.end()) {
+    return make_error("{}: dtype: got {}; want F32, BF16, F16 or another of the format's", where,
+                      shown(array.dtype));
+  }
+  std::int64_t bytes = dtype->bytes;
+  for (const std::int64_t size : array.shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
+      return make_error("{}: shape: got more bytes than a file can have; want fewer", where);
+    }
+  }
+  return bytes;
+}
+
+const SafetensorsArray* SafetensorsHeader::find(std::string_view name) const {
+  const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const SafetensorsArray& array) {
+    return array.name == name;
+  });
+  return found == arrays.end() ? nullptr : &*found;
+}
+
+Result<std::int64_t> safetensors_header_bytes(std::string_view file, std::int64_t file_bytes,
+                                              const std::string& where) {
+  if (file_bytes < kLengthBytes || file.size() < std::size_t{kLengthBytes}) {
+    return make_error("{}: got {} bytes; want a safetensors file, which has at least {}", where,
+                      file_bytes, kLengthBytes);
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) {
+    length = length << 8U | static_cast<unsigned char>(file[i]);
+  }
+  if (length > kMaxJsonBytes) {
+    return make_error("{}: header length: got {}; want at most {}", where, length, kMaxJsonBytes);
+  }
+  const std::int64_t bytes = kLengthBytes + static_cast<std::int64_t>(length);
+  if (bytes <= file_bytes) return bytes;
+  return make_error("{}: header length: got {}; want at most {}, which the file has", where, length,
+                    file_bytes - kLengthBytes);
+}
+
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::int64_t file_bytes,
+                                                   const std::string& where) {
+  SafetensorsHeader header;
+  COPUS_TRY(header.data_begin, safetensors_header_bytes(file, file_bytes, where));
+  if (file.size() < static_cast<std::size_t>(header.data_begin)) {
+    return make_error("{}: got the first {} bytes; want {}, the whole header", where, file.size(),
+                      header.data_begin);
+  }
+  COPUS_TRY(const Json json,
+            parse_json(file.substr(kLengthBytes,
+                                   static_cast<std::size_t>(header.data_begin) - kLengthBytes),
+                       where + ": header"));
+  if (!json.is_object()) return make_error("{}: header: want an object of arrays", where);
+  for (const auto& [name, value] : json.items()) {
+    if (name == "__metadata__") {
+      COPUS_TRY_VOID(read_metadata(value, where, header.metadata));
+      continue;
+    }
+    COPUS_TRY(SafetensorsArray array,
+              read_array(name, value, fmt::format("{}: {}", where, shown(name))));
+    header.arrays.push_back(std::move(array));
+  }
+  // Where an array is empty the one that begins at the same byte comes after it.
+  std::stable_sort(header.arrays.begin(), header.arrays.end(),
+                   [](const SafetensorsArray& a, const SafetensorsArray& b) {
+                     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+                   });
+  COPUS_TRY_VOID(check_ranges(header.arrays, file_bytes - header.data_begin, where));
+  return header;
+}
+
+Result<std::string> print_safetensors_header(std::vector<SafetensorsArray>& arrays,
+                                             const std::map<std::string, std::string>& metadata,
+                                             const std::string& where) {
+  std::string text = "{";
+  const auto quoted = [](const std::string& s) {
+    return Json(s).dump(-1, ' ', true, Json::error_handler_t::replace);
+  };
+  if (!metadata.empty()) {
+    text += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      text += fmt::format("{}:{},", quoted(key), quoted(value));
+    }
+    text.back() = '}';
+    text += ',';
+  }
+  std::unordered_set<std::string_view> names{"__metadata__"};
+  std::int64_t end = 0;
+  for (SafetensorsArray& array : arrays) {
+    if (!names.insert(array.name).second) {
+      return make_error("{}: {}: got the array twice; want each name once", where,
+                        shown(array.name));
+    }
+    COPUS_TRY(const std::int64_t bytes,
+              array_bytes(array, fmt::format("{}: {}", where, array.name)));
+    array.begin = end;
+    if (__builtin_add_overflow(end, bytes, &end)) {
+      return make_error("{}: got more bytes than a file can have; want fewer", where);
+    }
+    array.end = end;
+    text += fmt::format("{}:{{\"dtype\":{},\"shape\":{},\"data_offsets\":[{},{}]}},",
+                        quoted(array.name), quoted(array.dtype), Json(array.shape).dump(),
+                        array.begin, array.end);
+  }
+  if (text.back() == ',') text.pop_back();
+  text += '}';
+  // The data begins where any type may lie.
+  text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  if (text.size() > kMaxJsonBytes) {
+    return make_error("{}: header: got {} bytes ({} arrays); want at most {}", where, text.size(),
+                      arrays.size(), kMaxJsonBytes);
+  }
+  std::string file;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    file += static_cast<char>(text.size() >> (8 * i) & 0xffU);
+  }
+  return file + text;
+}
+
+}  // namespace copus

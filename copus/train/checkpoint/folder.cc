@@ -1,0 +1,173 @@
+#include "copus/train/checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStep = "step-";
+
+Error failed(const std::string& path, const char* what, int reason) {
+  return make_error("{}: cannot be {}: {}", path, what, std::strerror(reason));
+}
+
+// Visits the names in RUN/checkpoints, in no order; none where there is no such folder.
+template <typename Visit>
+Result<void> for_each_name(const std::string& run_dir, Visit visit) {
+  const std::string folder = checkpoints_folder(run_dir);
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return {};
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    visit(entries->path().filename().string());
+  }
+  if (!error) return {};
+  return make_error("{}: cannot be read: {}", folder, error.message());
+}
+
+// It is no checkpoint from the first moment on.
+Result<void> remove_checkpoint(const std::string& run_dir, std::int64_t step) {
+  const std::string folder = checkpoint_folder(run_dir, step);
+  const std::string gone =
+      (fs::path(checkpoints_folder(run_dir)) / fmt::format(".{}{}.old", kStep, step)).string();
+  std::error_code error;
+  fs::remove_all(gone, error);
+  if (!error) fs::rename(folder, gone, error);
+  if (!error) fs::remove_all(gone, error);
+  if (!error) return {};
+  return make_error("{}: cannot be removed: {}", folder, error.message());
+}
+
+}  // namespace
+
+std::string checkpoints_folder(const std::string& run_dir) {
+  return (fs::path(run_dir) / "checkpoints").string();
+}
+
+std::string checkpoint_folder(const std::string& run_dir, std::int64_t step) {
+  return (fs::path(checkpoints_folder(run_dir)) / fmt::format("{}{}", kStep, step)).string();
+}
+
+std::string partial_folder(const std::string& run_dir, std::int64_t step, std::int64_t attempt) {
+  return (fs::path(checkpoints_folder(run_dir)) /
+          fmt::format(".{}{}.{}.partial", kStep, step, attempt))
+      .string();
+}
+
+Result<std::vector<PublishedCheckpoint>> list_checkpoints(const std::string& run_dir) {
+  std::vector<PublishedCheckpoint> found;
+  COPUS_TRY_VOID(for_each_name(run_dir, [&](const std::string& name) {
+    if (!name.starts_with(kStep)) return;
+    const Result<std::int64_t> step =
+        parse_integer(std::string_view(name).substr(kStep.size()), "step", 0,
+                      std::numeric_limits<std::int64_t>::max());
+    // "step-007" would be a second name of step 7.
+    if (step && checkpoint_folder("", *step) == (fs::path("checkpoints") / name).string()) {
+      found.push_back({*step, checkpoint_folder(run_dir, *step)});
+    }
+  }));
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+Result<void> prepare_checkpoints(const std::string& run_dir) {
+  const std::string folder = checkpoints_folder(run_dir);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return make_error("{}: cannot be created: {}", folder, error.message());
+  const std::string probe = (fs::path(folder) / ".writable").string();
+  COPUS_TRY_VOID(write_whole_file(probe, ""));
+  ::unlink(probe.c_str());
+  return {};
+}
+
+Result<void> publish(const std::string& partial, const std::string& run_dir,
+                     const Manifest& manifest) {
+  const std::string folder = checkpoint_folder(run_dir, manifest.step);
+  COPUS_TRY_VOID(
+      write_whole_file((fs::path(partial) / kManifestName).string(), print_manifest(manifest)));
+  COPUS_TRY_VOID(sync_folder(partial));
+  std::error_code error;
+  if (fs::exists(folder, error)) COPUS_TRY_VOID(remove_checkpoint(run_dir, manifest.step));
+  if (::rename(partial.c_str(), folder.c_str()) != 0) return failed(folder, "published", errno);
+  return sync_folder(checkpoints_folder(run_dir));
+}
+
+std::vector<std::int64_t> to_remove(const std::vector<std::int64_t>& steps,
+                                    const Retention& retention) {
+  std::vector<std::int64_t> gone;
+  const auto keep = static_cast<std::size_t>(std::max<std::int64_t>(1, retention.keep));
+  for (std::size_t i = 0; i + keep < steps.size(); ++i) {
+    const bool milestone = retention.keep_every > 0 && steps[i] % retention.keep_every == 0;
+    if (!milestone) gone.push_back(steps[i]);
+  }
+  return gone;
+}
+
+Result<void> apply_retention(const std::string& run_dir, const Retention& retention) {
+  COPUS_TRY(const std::vector<PublishedCheckpoint> found, list_checkpoints(run_dir));
+  std::vector<std::int64_t> steps;
+  for (const PublishedCheckpoint& checkpoint : found) steps.push_back(checkpoint.step);
+  for (const std::int64_t step : to_remove(steps, retention)) {
+    COPUS_TRY_VOID(remove_checkpoint(run_dir, step));
+  }
+  return {};
+}
+
+Result<void> clean_leftovers(const std::string& run_dir) {
+  std::vector<std::string> left;
+  COPUS_TRY_VOID(for_each_name(run_dir, [&](const std::string& name) {
+    const std::string path = (fs::path(checkpoints_folder(run_dir)) / name).string();
+    const bool ours = name.starts_with(fmt::format(".{}", kStep)) &&
+                      (name.ends_with(".partial") || name.ends_with(".old"));
+    if (ours) left.push_back(path);
+  }));
+  for (const std::string& path : left) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) return make_error("{}: cannot be removed: {}", path, error.message());
+  }
+  return {};
+}
+
+Result<void> write_whole_file(const std::string& path, const std::string& content) {
+  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return failed(path, "written", errno);
+  int reason = 0;
+  for (std::string_view left = content; !left.empty() && reason == 0;) {
+    const ssize_t n = ::write(fd, left.data(), left.size());
+    if (n > 0) left.remove_prefix(static_cast<std::size_t>(n));
+    if (n < 0 && errno != EINTR) reason = errno;
+  }
+  if (reason == 0 && ::fsync(fd) != 0) reason = errno;
+  if (::close(fd) != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason == 0) return {};
+  ::unlink(beside.c_str());
+  return failed(path, "written", reason);
+}
+
+Result<void> sync_folder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return failed(folder, "opened", errno);
+  const int reason = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  if (reason == 0) return {};
+  return failed(folder, "written", reason);
+}
+
+}  // namespace copus

@@ -1,0 +1,68 @@
+// LiveJob's checkpoints: when the run waits for them, what is kept beside, what is written down.
+#include "copus/base/checksum.h"
+#include "copus/base/text.h"
+#include "copus/train/live_job.h"
+
+namespace copus {
+
+Result<void> LiveJob::save(const Controller* controller) {
+  const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
+  const auto begin = Clock::now();
+  if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
+    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
+    say(fmt::format("step {}  waited {} for the checkpoint of step {}", outcome_.steps,
+                    human_seconds(waited), saved->step));
+    COPUS_TRY_VOID(record_save(*saved));
+  }
+  const TrainerOptions& t = trainer_.options();
+  Json run = {{"data_hash", checksum_text(data_hash_)},
+              {"data", checksum_text(data_fingerprint(data_))},
+              {"base_batch", t.base_batch},
+              {"lr",
+               {{"peak", t.lr.peak},
+                {"floor", t.lr.floor},
+                {"warmup_samples", t.lr.warmup_samples},
+                {"decay_samples", t.lr.decay_samples}}},
+              {"loss", outcome_.loss},
+              {"version", o_.checkpoint.version}};
+  if (controller != nullptr) run["controller"] = controller->to_json();
+  saver_->save(trainer_, manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run)));
+  last_ = Clock::now();  // no part of the next step's time
+  held_up_s_ = std::chrono::duration<double>(last_ - begin).count();
+  return {};
+}
+
+Result<void> LiveJob::record_save(const SaveOutcome& saved) {
+  outcome_.saved = saved.error.empty() && saved.step == outcome_.steps;
+  if (!saved.error.empty()) {
+    const std::string text =
+        fmt::format("CHECKPOINT OF STEP {} NOT SAVED: {}", saved.step, saved.error);
+    if (recorder_ != nullptr) say(text);
+    if (recorder_ == nullptr) fmt::print(stderr, "{}\n", text);
+  }
+  if (!saved.warning.empty()) say(fmt::format("step {}  {}", saved.step, saved.warning));
+  if (recorder_ == nullptr) return {};
+  return recorder_->write("checkpoint",
+                          {{"step", saved.step},
+                           {"samples", saved.samples},
+                           {"path", saved.error.empty() ? Json(saved.folder) : Json(nullptr)},
+                           {"error", saved.error.empty() ? Json(nullptr) : Json(saved.error)},
+                           {"bytes", saved.bytes},
+                           {"copy_s", held_up_s_},
+                           {"write_s", saved.write_s}});
+}
+
+Result<void> LiveJob::finish_saving() {
+  if (!saver_) return {};
+  const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
+  const std::optional<SaveOutcome> saved = saver_->saver().wait();
+  if (!saved) return {};
+  COPUS_TRY_VOID(record_save(*saved));
+  // What the run has reached is lost: whoever waits for it must know.
+  if (!saved->error.empty() && outcome_.error.empty()) {
+    outcome_.error = fmt::format("the last checkpoint was not saved: {}", saved->error);
+  }
+  return {};
+}
+
+}  // namespace copus

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Checkpoints of copus train, with real processes: what is killed goes on as if it had not been.
+
+    checkpoint_test.py [--bin build/bin/copus] [Class[.test]…]
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+
+from fixture import END_S, LONG, TINY, RunTest, die_with_the_test, main, of_kind, read_events
+
+TWELVE = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1", "--steps", 12)
+
+
+class CheckpointTest(RunTest):
+    def checkpoints(self, run_dir="run"):
+        folder = self.folder / run_dir / "checkpoints"
+        return sorted((path.name for path in folder.iterdir()), key=lambda n: int(n.split("-")[1]))
+
+    def checkpoint(self, step, run_dir="run"):
+        folder = self.folder / run_dir / "checkpoints" / f"step-{step}"
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def shard(self, step, rank=0, run_dir="run"):
+        return self.folder / run_dir / "checkpoints" / f"step-{step}" / f"shard-{rank}.safetensors"
+
+    def steps(self, run_dir="run"):
+        """Each step as it counts in the end: what a restart supersedes is dropped."""
+        found = {}
+        for event in read_events(self.folder / run_dir):
+            if event["event"] == "restart":
+                found = {step: e for step, e in found.items() if step <= event["step"]}
+            if event["event"] == "step":
+                self.assertNotIn(event["step"], found)
+                found[event["step"]] = event
+        return found
+
+    def assert_same_run(self, run_dir, other, exact=True):
+        ours, theirs = self.steps(run_dir), self.steps(other)
+        self.assertEqual(list(ours), list(theirs))
+        for step, event in ours.items():
+            for field in ("samples", "data_hash", "lr"):
+                self.assertEqual(event[field], theirs[step][field], (step, field))
+            if exact:
+                for field in ("loss", "grad_norm", "gns"):
+                    self.assertEqual(event[field], theirs[step][field], (step, field))
+            self.assertAlmostEqual(event["loss"], theirs[step]["loss"], delta=1e-4)
+
+    def damage(self, path, at=-5):
+        data = bytearray(path.read_bytes())
+        data[at] ^= 0x10
+        path.write_bytes(data)
+
+
+class Resumed(CheckpointTest):
+    def kill_after(self, step, *args):
+        """The supervisor and all ranks, at once."""
+        run = self.start(*TWELVE, "--run-dir", "run", "--checkpoint-every", 4, *args)
+        self.wait_for_step(run, step)
+        run.process.kill()
+        run.wait(END_S)
+        self.assert_nothing_runs()
+
+    def test_killed_run_ends_as_an_undisturbed_one(self):
+        self.train(*TWELVE, "--run-dir", "whole", "--checkpoint-every", 4)
+        self.kill_after(6)
+        before = read_events(self.folder / "run")
+        self.train("--resume", "--run-dir", "run")  # config.toml has the rest
+        self.assertEqual(read_events(self.folder / "run")[: len(before)], before)
+        restart = of_kind(self.folder / "run", "restart")[-1]
+        self.assertEqual(restart["from"], f"run/checkpoints/step-{restart['step']}")
+        self.assertEqual((restart["ranks"], restart["global_batch"], restart["why"]), (2, 8, "--resume"))
+        self.assert_same_run("run", "whole")
+        self.assertEqual(self.checkpoint(12), self.checkpoint(12, "whole"))
+        self.assertEqual(self.checkpoints(), ["step-8", "step-12"])
+
+    def test_other_ranks_and_layouts_go_on_with_the_same_samples(self):
+        self.train(*TWELVE, "--run-dir", "whole")
+        self.train(*TWELVE, "--steps", 4, "--decay-samples", 96, "--warmup-samples", 1, "--run-dir", "run")
+        self.train("--resume", "--run-dir", "run", "--steps", 8, "--ranks", 4, "--plan", "tp=2,pp=2")
+        self.train("--resume", "--run-dir", "run", "--steps", 12, "--ranks", 1)
+        self.assert_same_run("run", "whole", exact=False)
+        plans = [event["plan"]["tp"] for event in of_kind(self.folder / "run", "restart")]
+        self.assertEqual(plans, [2, 1])
+
+    def test_run_that_is_over_stays_over(self):
+        self.train(*TWELVE, "--steps", 2, "--run-dir", "run")
+        before = self.checkpoint(2)
+        self.train("--resume", "--run-dir", "run")
+        self.assertEqual(self.checkpoint(2), before)
+        self.assertEqual(list(self.steps()), [1, 2])
+
+    def test_run_without_a_checkpoint_begins_anew(self):
+        self.train(*TWELVE, "--steps", 3, "--checkpoint-every", "off", "--run-dir", "run")
+        self.assertFalse((self.folder / "run" / "checkpoints").exists())
+        run = self.train("--resume", "--run-dir", "run")
+        self.assertIn("no checkpoint yet: beginning at step 0", run.out)
+        self.assertIsNone(of_kind(self.folder / "run", "restart")[0]["from"])
+
+    def test_what_is_no_run_is_refused(self):
+        for args, says in (
+            (("--resume",), "--run-dir: missing"),
+            (("--resume", "--run-dir", "none"), "none has no config.toml"),
+        ):
+            self.assert_error(self.train(*args, code=2), 2, says)
+        self.train(*TWELVE, "--steps", 2, "--run-dir", "run")
+        run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, code=2)
+        self.assert_error(run, 2, "--model: got one with")
+
+    def test_other_data_is_refused_unless_asked_for(self):
+        (self.folder / "a.txt").write_text("a few words of text\n" * 200)
+        self.train(*TINY, "--steps", 2, "--data", "a.txt", "--run-dir", "run")
+        (self.folder / "a.txt").write_text("other words of text\n" * 200)
+        run = self.train("--resume", "--run-dir", "run", "--steps", 3, code=2)
+        self.assert_error(run, 2, "the run was on other data")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt")
+
+    def test_adapted_run_goes_on_where_it_had_got_to(self):
+        args = ("--model", "tiny", "--seq-len", 32, "--global-batch", 4, "--ranks", 2, "--plan", "dp=2",
+                "--calibration", 1000, "--decide-every", 5, "--dwell", 5, "--batch-margin", 0.02,
+                "--adapt", "batch")  # fmt: skip
+        self.train(*args, "--steps", 30, "--run-dir", "run")
+        last = self.steps()[30]
+        self.assertGreater(last["global_batch"], 4)
+        self.train("--resume", "--run-dir", "run", "--steps", 32)
+        after = self.steps()[31]
+        self.assertEqual((after["global_batch"], after["plan"]), (last["global_batch"], last["plan"]))
+        self.assertAlmostEqual(after["lr"], last["lr"], places=9)
+        self.assertIsNotNone(after["gns_low"])  # from the first step on
+
+
+class Signalled(CheckpointTest):
+    def test_termination_saves_and_is_no_failure(self):
+        run = self.start(*TINY, *LONG, "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["event"], end["reason"]), ("end", "signal"))
+        self.assertEqual(self.checkpoints(), [f"step-{end['step']}"])
+
+    def test_interrupt_saves_too(self):
+        run = self.start(*TINY, *LONG, "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        run.process.send_signal(signal.SIGINT)
+        run.wait(END_S)
+        self.assertEqual(run.code, 130, run.err)
+        self.assertEqual(len(self.checkpoints()), 1)
+
+
+class BadWeather(CheckpointTest):
+    """Nothing that is damaged or half there is taken for whole."""
+
+    def trained(self):
+        self.train(*TWELVE, "--steps", 4, "--checkpoint-every", 2, "--run-dir", "run")
+        self.assertEqual(self.checkpoints(), ["step-2", "step-4"])
+
+    def check_falls_back(self, says):
+        run = self.train("--resume", "--run-dir", "run", "--steps", 6)
+        self.assertIn("CHECKPOINT NOT USED: run/checkpoints/step-4", run.out)
+        self.assertRegex(run.out, says)
+        restart = of_kind(self.folder / "run", "restart")[-1]
+        self.assertEqual((restart["step"], restart["from"]), (2, "run/checkpoints/step-2"))
+        self.assertRegex(restart["skipped"], says)
+        self.train(*TWELVE, "--steps", 6, "--decay-samples", 32, "--warmup-samples", 0, "--run-dir", "whole")
+        self.assert_same_run("run", "whole")
+
+    def test_flipped_bit_in_a_shard(self):
+        self.trained()
+        self.damage(self.shard(4, rank=1))
+        self.check_falls_back("shard-1.safetensors: is damaged")
+
+    def test_truncated_shard(self):
+        self.trained()
+        os.truncate(self.shard(4), 1000)
+        self.check_falls_back("shard-0.safetensors: ")
+
+    def test_flipped_bit_in_the_manifest(self):
+        self.trained()
+        self.damage(self.shard(4).with_name("manifest.json"), at=200)
+        self.check_falls_back("manifest.json: ")
+
+    def test_missing_shard(self):
+        self.trained()
+        self.shard(4, rank=1).unlink()
+        self.check_falls_back("shard-1.safetensors: cannot be opened")
+
+    def test_no_checkpoint_that_is_whole_is_no_fresh_start(self):
+        self.trained()
+        self.damage(self.shard(4))
+        self.damage(self.shard(2))
+        run = self.train("--resume", "--run-dir", "run", "--steps", 6, code=2)
+        self.assertIn("none of the 2 checkpoints in run can be used", run.err)
+
+    def test_half_written_checkpoint_is_ignored_and_removed(self):
+        self.trained()
+        partial = self.folder / "run" / "checkpoints" / ".step-9.0.partial"
+        shutil.copytree(self.folder / "run" / "checkpoints" / "step-4", partial)
+        self.train("--resume", "--run-dir", "run", "--steps", 5)
+        self.assertFalse(partial.exists())
+        self.assertEqual(of_kind(self.folder / "run", "restart")[-1]["step"], 4)
+
+    def test_two_runs_on_one_directory(self):
+        run = self.start(*TINY, *LONG, "--run-dir", "run", "--checkpoint-every", 1)
+        self.wait_for_step(run, 2)
+        for ranks in 1, 2:
+            other = self.train("--resume", "--run-dir", "run", "--ranks", ranks, code=2)
+            self.assert_error(other, 2, "run: another run is writing to it")
+        self.assertIsNone(run.process.poll())
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+
+    def limited(self, size):
+        """A disk that takes no file larger than this: writes past it fail, as they do when it is full."""
+
+        def limit():
+            die_with_the_test()
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+        return {"preexec_fn": limit, "restore_signals": False}
+
+    def test_full_disk_is_said_and_training_goes_on(self):
+        run = self.start(*TWELVE, "--steps", 5, "--checkpoint-every", 2, "--run-dir", "run", **self.limited(1 << 20))
+        run.wait(END_S + END_S)
+        self.assertEqual(run.code, 1, run.err)
+        self.assertIn("CHECKPOINT OF STEP 2 NOT SAVED", run.out)
+        self.assertRegex(run.err, "the last checkpoint was not saved: .*File too large")
+        self.assertEqual(list(self.steps()), [1, 2, 3, 4, 5])
+        events = of_kind(self.folder / "run", "checkpoint")
+        self.assertEqual([(e["step"], e["path"]) for e in events], [(2, None), (4, None), (5, None)])
+        self.assertRegex(events[0]["error"], "File too large")
+        self.assertEqual(os.listdir(self.folder / "run" / "checkpoints"), [])
+
+    def test_place_where_none_can_be_is_refused_before_the_run(self):
+        (self.folder / "run").mkdir()
+        (self.folder / "run" / "checkpoints").write_text("in the way")
+        run = self.train(*TINY, "--steps", 2, "--run-dir", "run", code=2)
+        self.assert_error(run, 2, "run/checkpoints: cannot be")
+
+
+class Kept(CheckpointTest):
+    def test_last_ones_and_milestones(self):
+        self.train(*TINY, "--steps", 9, "--checkpoint-every", 1, "--keep", 2, "--keep-every", 4, "--run-dir", "run")
+        self.assertEqual(self.checkpoints(), ["step-4", "step-8", "step-9"])
+        events = of_kind(self.folder / "run", "checkpoint")
+        self.assertEqual([event["step"] for event in events], list(range(1, 10)))
+        for event in events:
+            self.assertGreater(event["bytes"], 0)
+            self.assertIsNone(event["error"])
+        manifest = json.loads(self.checkpoint(9)["manifest.json"])
+        self.assertEqual((manifest["step"], manifest["samples"], manifest["optimizer"]), (9, 72, True))
+
+
+if __name__ == "__main__":
+    main()
