@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "copus/base/text.h"
 
@@ -87,8 +88,7 @@ Result<void> Activity::publish(const std::string& folder, int rank) {
     shared->words[i].store(page_->words[i].load(relaxed), relaxed);
   }
   shared->words[kMagic].store(kOurs, relaxed);
-  delete page_;
-  page_ = shared;
+  delete std::exchange(page_, shared);  // in this order: a signal's handler may read it now
   fd_ = fd;
   folder_ = folder;
   path_ = path;
