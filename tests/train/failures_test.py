@@ -82,7 +82,7 @@ class Restarted(FailureTest):
         run = self.train(*TINY, *LONG, "--data", "rare.bin", "--held-out", 0, "--ranks", 2, "--max-restarts", 50,
                          "--run-dir", "run", code=1)  # fmt: skip
         self.assertEqual(run.err.count("copus: restart "), 3, run.err)
-        self.assertRegex(run.err.splitlines()[-1], "got 300; want 0 to 255; 3 restarts in a row have brought no new checkpoint")
+        self.assertRegex(run.err.splitlines()[-1], "got 300; want 0 to 255.*; 3 restarts in a row have brought no new checkpoint")
 
     def test_a_verdict_stands(self):
         run = self.train(*TINY, "--steps", 3, "--until-loss", "0.5", "--ranks", 2, "--max-restarts", 5, "--run-dir",
@@ -207,11 +207,11 @@ class BadSteps(FailureTest):
     """A bad step changes no weight; what follows is as the user said."""
 
     def noisy(self):
-        """A text that is soon known by heart, with a little noise in one place."""
+        """A text that is soon known by heart, with noise in a few places: some are met after the first steps."""
         values = [1, 2, 3, 4] * 16 * 600
         noise = random.Random(1)
-        at = 64 * 400
-        values[at : at + 64 * 2] = [noise.randrange(256) for _ in range(64 * 2)]
+        for at in range(64 * 50, 64 * 600, 64 * 100):
+            values[at : at + 64] = [noise.randrange(256) for _ in range(64)]
         self.tokens("noisy", values)
         return (*TINY, "--data", "noisy.bin", "--held-out", 0, "--lr", "3e-3", "--warmup-samples", 0, "--steps", 70,
                 "--spike", 20)  # fmt: skip
@@ -222,7 +222,7 @@ class BadSteps(FailureTest):
                 run_dir = f"run{ranks}"
                 run = self.train(*self.noisy(), "--on-bad-step", "skip", "--ranks", ranks, "--run-dir", run_dir)
                 bad = of_kind(self.folder / run_dir, "bad_step")
-                self.assertTrue(1 <= len(bad) <= 3, bad)
+                self.assertTrue(1 <= len(bad) <= 12, bad)
                 self.assertEqual({event["action"] for event in bad}, {"skip"})
                 for event in bad:
                     self.assertRegex(event["why"], r"the loss is [\d.]+ deviations above ")
@@ -238,9 +238,10 @@ class BadSteps(FailureTest):
         self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "spike")
 
     def test_back_to_the_checkpoint_and_on_behind_the_bad_samples(self):
-        self.train(*self.noisy(), "--on-bad-step", "rollback", "--checkpoint-every", 10, "--ranks", 2, "--run-dir", "run")
+        self.train(*self.noisy(), "--on-bad-step", "rollback", "--max-rollbacks", 12, "--checkpoint-every", 10, "--ranks", 2,
+                   "--run-dir", "run")  # fmt: skip
         bad = of_kind(self.folder / "run", "bad_step")
-        self.assertTrue(1 <= len(bad) <= 3, bad)
+        self.assertTrue(1 <= len(bad) <= 12, bad)
         for event in bad:
             self.assertEqual(event["action"], "rollback")
             self.assertRegex(event["from"], r"step-\d+$")
