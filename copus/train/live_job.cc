@@ -84,6 +84,7 @@ Result<void> LiveJob::begin() {
   if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
   outcome_.saved = done() && !start_.from.empty();
+  if (saver_ && o_.checkpoint.every > 0 && !done()) saver_->prepare(trainer_);
   begin_ = last_ = Clock::now();
   return {};
 }
