@@ -16,10 +16,12 @@ void add_failure_options(CLI::App& command, FailureArgs& a) {
   };
   text("--max-restarts", a.max_restarts,
        "how often ranks that failed are started again, from the last checkpoint (default: 0)");
-  text(
-      "--elastic", a.elastic,
-      "go on without ranks that died or hung, down to so many, at the plan that is predicted to be "
-      "best for those left (default: as many as before)");
+  text("--elastic", a.elastic,
+       "go on without ranks that died or hung, down to so many (1 where none are given), at the "
+       "plan "
+       "that is predicted to be best for those left (default: as many as before)")
+      ->expected(0, 1)
+      ->default_str("1");
   text("--grace", a.grace, "from a signal to the end by force: time to save (default: 10m)");
   text(
       "--on-bad-step", a.on_bad_step,

@@ -238,13 +238,17 @@ class BadSteps(FailureTest):
         self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "spike")
 
     def test_back_to_the_checkpoint_and_on_behind_the_bad_samples(self):
-        self.train(*self.noisy(), "--on-bad-step", "rollback", "--max-rollbacks", 12, "--checkpoint-every", 10, "--ranks", 2,
-                   "--run-dir", "run")  # fmt: skip
+        self.train(*self.noisy(), "--on-bad-step", "rollback", "--max-rollbacks", 12, "--checkpoint-every", 10, "--keep", 100,
+                   "--ranks", 2, "--run-dir", "run")  # fmt: skip
         bad = of_kind(self.folder / "run", "bad_step")
         self.assertTrue(1 <= len(bad) <= 12, bad)
         for event in bad:
             self.assertEqual(event["action"], "rollback")
-            self.assertRegex(event["from"], r"step-\d+$")
+            # What is saved there is what was loaded.
+            before, here = self.folder / event["from"], self.folder / "run" / "checkpoints" / f"step-{event['step']}"
+            self.assertLess(int(before.name[5:]), event["step"])
+            for shard in "shard-0.safetensors", "shard-1.safetensors":
+                self.assertEqual((before / shard).read_bytes(), (here / shard).read_bytes())
         self.assertEqual(read_events(self.folder / "run")[-1]["samples"], 560)
 
     def test_what_does_not_recover_ends(self):
