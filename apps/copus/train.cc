@@ -1,5 +1,6 @@
 // copus train: this process is the supervisor of local ranks, or one rank of a run.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -8,19 +9,32 @@
 #include "apps/copus/common.h"
 #include "apps/copus/config_file.h"
 #include "apps/copus/train_args.h"
+#include "apps/copus/train_supervisor.h"
 #include "copus/train/device.h"
+#include "copus/train/launch/signal_pipe.h"
 #include "copus/train/launch/supervisor.h"
-#include "copus/train/record/run_directory.h"
 
 namespace copus {
 namespace {
 
 std::atomic<bool> stop_asked{false};
 std::atomic<int> stop_signal{SIGTERM};  // another rank may have got the signal alone
+std::atomic<Activity*> own_activity{nullptr};
 extern "C" void ask_to_stop(int number) {
+  // Before the first step nothing is there to save, and what waits for a meeting hears nothing.
+  const Activity* activity = own_activity.load();
+  if (activity == nullptr || activity->step() == 0) ::_exit(128 + number);
   stop_signal.store(number);
   stop_asked.store(true);
   if (number == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second one does not wait
+}
+
+// SIGHUP only where it is not ignored (nohup). A reader of our output that goes away must not take
+// the run with it.
+void listen_to_signals() {
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, ask_to_stop);
+  if (std::signal(SIGHUP, ask_to_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 int run_failed(const std::string& message) {
@@ -75,8 +89,7 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
 }
 
 Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironment& who) {
-  std::signal(SIGTERM, ask_to_stop);
-  std::signal(SIGINT, ask_to_stop);
+  listen_to_signals();
   const std::string kind = args.device.empty() ? "cpu" : args.device;
   COPUS_TRY(run.trainer.device, choose_device(kind, who.local_rank, who.local_world_size));
   if (who.rank == 0) {
@@ -87,6 +100,9 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     if (node) run.peak = *node * (static_cast<double>(who.world_size) / who.local_world_size);
   }
   COPUS_TRY(const Rendezvous rendezvous, meet(args, who));
+  // Never freed: a signal may come as late as it likes.
+  static const auto* const kept = new std::shared_ptr<Activity>(rendezvous.activity);
+  own_activity = kept->get();
   GroupCache groups(rendezvous);
   std::optional<Progress> progress;
   if (who.rank == 0) progress.emplace(args.json ? stderr : stdout);
@@ -100,45 +116,23 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     // What it was asked for is done: it can go on later as if nothing had been.
     if (outcome.saved && number != SIGINT) return kOk;
     if (who.rank == 0 && who.launcher != "copus") {  // the supervisor says it for its ranks
-      report(Error{number == SIGINT ? "stopped by SIGINT" : "stopped by SIGTERM"});
+      report(make_error("stopped by {}", signal_name(number)));
     }
     return 128 + number;
   }
   // The rest is agreed: one rank speaks for all, and its exit code is the run's.
   if (who.rank != 0) return kOk;
-  if (!outcome.error.empty()) return run_failed(outcome.error);
+  // Starting again would end the same.
+  const auto verdict = [&](const std::string& message) {
+    run_failed(message);
+    return who.launcher == "copus" ? kVerdictExit : kAnswerIsNo;
+  };
+  if (!outcome.error.empty()) return verdict(outcome.error);
   print_outcome(outcome, run, args.json);
   if (run.until_loss && outcome.reason != "loss") {
-    return run_failed(fmt::format("--until-loss: {} is not reached", *run.until_loss));
+    return verdict(fmt::format("--until-loss: {} is not reached", *run.until_loss));
   }
   return kOk;
-}
-
-// Ranks are processes of this same command.
-int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
-                   std::vector<std::string> command) {
-  const Result<double> timeout = collective_timeout_s(args);
-  if (!timeout) return report(timeout.error());
-  const Result<int> port = rendezvous_port(args);
-  if (!port) return report(port.error());
-  const Result<ServedStore> served = serve_store(
-      *port, ranks, std::chrono::milliseconds(static_cast<std::int64_t>(*timeout * 1000)));
-  if (!served) return report(served.error());
-  // What every rank would complain of, said once; the directory last, so that nothing is left by
-  // what failed.
-  if (const auto data = open_data(run); !data) return report(data.error());
-  if (const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume); !directory) {
-    return report(directory.error());
-  }
-  if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
-  SupervisorOptions options;
-  options.ranks = ranks;
-  options.command = std::move(command);
-  options.master_port = served->port;
-  const Result<SupervisorOutcome> outcome = supervise(options);
-  if (!outcome) return run_failed(outcome.error().message);
-  if (!outcome->message.empty()) report(Error{outcome->message});
-  return outcome->exit_code;
 }
 
 int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv) {
@@ -158,7 +152,17 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
   Result<RunOptions> run = resolve_run(args, *ranks, local);
   if (!run) return report(run.error());
   run->config = resolved_config(*run, args);
-  if (!*environment && *ranks > 1) return run_supervisor(args, *run, *ranks, argv);
+  const Result<RestartOptions> restarts = resolve_restarts(args.failures, *ranks);
+  if (!restarts) return report(restarts.error());
+  if (*environment && restarts->max_restarts > 0 && (*environment)->launcher != "copus") {
+    return report(
+        make_error("--max-restarts: got {} under {}; want none: who starts ranks starts "
+                   "them again, with --resume",
+                   restarts->max_restarts, (*environment)->launcher));
+  }
+  if (!*environment && (*ranks > 1 || restarts->max_restarts > 0)) {
+    return run_supervisor(args, *run, *ranks, *restarts, argv);
+  }
   // libtorch's exceptions end here.
   try {
     Result<int> code =

@@ -46,11 +46,14 @@ ClusterSpec ranks_as_cluster(int ranks, int local_ranks) {
   return cluster;
 }
 
+constexpr const char* kBestPlan = "best";
+bool plan_given(const TrainArgs& args) { return !args.plan.empty() && args.plan != kBestPlan; }
+
 Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model, int ranks,
                                   int local_ranks, std::int64_t seq_len,
                                   std::int64_t global_batch) {
   PartialPlan partial;
-  if (!args.plan.empty()) {
+  if (plan_given(args)) {
     COPUS_TRY(partial, load_partial_plan(args.plan, "--plan"));
   }
   ParallelPlan& plan = partial.plan;
@@ -74,7 +77,8 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
   }
   // A run that adapts and is given no plan chooses its own.
   const bool chosen_later =
-      args.plan.empty() && !args.adapt.adapt.empty() && args.adapt.adapt != "off";
+      !plan_given(args) &&
+      (!args.plan.empty() || (!args.adapt.adapt.empty() && args.adapt.adapt != "off"));
   if (!chosen_later) {
     COPUS_TRY_VOID(
         plan.validate(model, ranks_as_cluster(ranks, local_ranks), seq_len, global_batch));
@@ -154,7 +158,9 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
                   "builtin, text files, or Megatron-LM's .bin/.idx (default: builtin)")
       ->check(not_empty());
   text("--ranks", a.ranks, "local processes to start (default: 1, or the launcher's)");
-  text("--plan", a.plan, "tp=2,pp=2,… or a plan.json (default: dp over all ranks)");
+  text("--plan", a.plan,
+       "tp=2,pp=2,…, a plan.json, or best: what is predicted to be fastest (default: dp over all "
+       "ranks)");
   text("--global-batch", a.global_batch, "sequences per step (default: 32)");
   text("--seq-len", a.seq_len, "tokens per sequence (default: the model's positions, at most 512)");
   text("--steps", a.steps, "stop after so many steps");
@@ -188,6 +194,7 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
   text("--port", a.port, "where local ranks meet (default: a free port)");
   text("--bucket-mib", a.bucket_mib, "gradients reduced at a time, MiB (default: 32)");
   add_adapt_options(command, a.adapt);
+  add_failure_options(command, a.failures);
   add_checkpoint_options(command, a.checkpoint);
   command.add_flag("--json", a.json, "print the outcome as JSON; progress goes to standard error");
 }
@@ -241,10 +248,18 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
   t.base_batch = t.global_batch;
   COPUS_TRY(t.noise_every, integer(args.noise_every, "--noise-every", 0, 1, kMany));
   COPUS_TRY_VOID(check_trainable(t));
-  COPUS_TRY(run.adapt, resolve_adapt(args.adapt, t, !args.plan.empty(), ranks));
+  COPUS_TRY(run.adapt, resolve_adapt(args.adapt, t, plan_given(args), ranks));
+
+  if (args.plan == kBestPlan) run.adapt.choose_plan = true;
+  COPUS_TRY(run.bad_steps, resolve_bad_steps(args.failures));
 
   COPUS_TRY(run.checkpoint, resolve_checkpoints(args.checkpoint));
   COPUS_TRY(run.checkpoint.wait_s, collective_timeout_s(args));
+  if (run.bad_steps.action == OnBadStep::kRollback && run.checkpoint.every == 0) {
+    return make_error(
+        "--on-bad-step: got rollback without --checkpoint-every; want checkpoints to "
+        "go back to");
+  }
   COPUS_TRY_VOID(resolve_limits(args, run));
   COPUS_TRY_VOID(resolve_optimizer(args, run, t));
   if (!args.data.empty()) run.data = args.data;
@@ -268,7 +283,11 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   if (!args.model.empty()) put("model", args.model);  // an imported one is in its checkpoint
   put("data", run.data);
   put("ranks", t.plan.gpus());
-  if (!run.adapt.choose_plan) put("plan", plan_text(t.plan));
+  if (!run.adapt.choose_plan) {
+    put("plan", plan_text(t.plan));
+  } else if (!run.adapt.on()) {
+    put("plan", kBestPlan);
+  }
   put("global-batch", t.global_batch);
   put("seq-len", t.seq_len);
   if (run.steps) put("steps", *run.steps);
@@ -295,8 +314,39 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   put("eval-samples", run.eval_samples);
   put("run-dir", run.run_dir);
   put("timeout", args.timeout.empty() ? "300s" : args.timeout);
+  for (const auto& [key, value] : failure_config(args.failures, run.bad_steps)) {
+    put(key.c_str(), value);
+  }
   put("bucket-mib", t.bucket_elements * 4 / (1024 * 1024));
   return text;
+}
+
+std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks) {
+  const ClusterSpec cluster = ranks_as_cluster(ranks, ranks);
+  const auto runs = [&](std::int64_t batch) {
+    for (int tp = 1; tp <= ranks; ++tp) {
+      for (int pp = 1; ranks % tp == 0 && pp <= ranks / tp; ++pp) {
+        if (ranks / tp % pp != 0) continue;
+        TrainerOptions there = trainer;
+        there.plan = ParallelPlan();
+        there.plan.tp = tp;
+        there.plan.pp = pp;
+        there.plan.dp = ranks / tp / pp;
+        if (check_trainable(there) &&
+            there.plan.validate(trainer.model, cluster, trainer.seq_len, batch)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  };
+  // A multiple of the ranks always runs, as replicas alone.
+  const std::int64_t batch = trainer.global_batch;
+  for (std::int64_t d = 0; d < ranks; ++d) {
+    if (runs(batch + d)) return batch + d;
+    if (batch > d && runs(batch - d)) return batch - d;
+  }
+  return (batch + ranks - 1) / ranks * ranks;
 }
 
 Result<double> collective_timeout_s(const TrainArgs& args) {

@@ -7,6 +7,7 @@
 
 #include "apps/copus/adapt_args.h"
 #include "apps/copus/checkpoint_args.h"
+#include "apps/copus/failure_args.h"
 #include "copus/train/launch/environment.h"
 #include "copus/train/run.h"
 
@@ -23,6 +24,7 @@ struct TrainArgs {
   std::string seed, device, precision, noise_every, held_out, eval_every, eval_samples;
   std::string run_dir, timeout, port, bucket_mib;
   AdaptArgs adapt;
+  FailureArgs failures;
   CheckpointArgs checkpoint;
   bool json = false;
 };
@@ -38,6 +40,9 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
 
 // Every option as resolved, defaults too, as TOML that --config reads.
 std::string resolved_config(const RunOptions& run, const TrainArgs& args);
+
+// The batch nearest to the run's that some layout of so many ranks can train with.
+std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks);
 
 Result<double> collective_timeout_s(const TrainArgs& args);
 Result<int> rendezvous_port(const TrainArgs& args);

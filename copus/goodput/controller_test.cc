@@ -286,6 +286,34 @@ TEST_F(AfterAMove, PausesAreWhatTheyWereMeasuredToBe) {
   EXPECT_TRUE(!kept.move || same_placement(kept.to.plan, pipelined(64).plan)) << kept.why;
 }
 
+TEST(Controller, RestoredOneKnowsTheNoiseScaleToTheLastBit) {
+  Controller saved(quiet_options(), predict(pipelined(16)), {}, one_second);
+  for (Int step = 1; step <= 40; ++step) saved.observe(report(step, 0.5, 60, 16));
+  const Result<Json> text = parse_json(saved.to_json().dump(), "state");
+  ASSERT_TRUE(text.has_value());
+  Controller restored(quiet_options(), predict(pipelined(16)), {}, one_second);
+  ASSERT_TRUE(restored.restore(*text, "state"));
+  EXPECT_EQ(restored.to_json(), saved.to_json());
+  for (Int step = 41; step <= 50; ++step) {
+    saved.observe(report(step, 0.5, 60, 16));
+    restored.observe(report(step, 0.5, 60, 16));
+    EXPECT_EQ(restored.noise()->gns, saved.noise()->gns);
+  }
+}
+
+TEST(Controller, StateThatIsNoneIsRefused) {
+  Controller controller(quiet_options(), predict(pipelined(16)), {}, one_second);
+  const Json before = controller.to_json();
+  for (const char* field : {"noise", "unmeasured_samples", "measured_pauses_s"}) {
+    Json damaged = before;
+    damaged[field] = -1;
+    EXPECT_FALSE(controller.restore(damaged, "state").has_value()) << field;
+    damaged.erase(field);
+    EXPECT_FALSE(controller.restore(damaged, "state").has_value()) << field;
+  }
+  EXPECT_EQ(controller.to_json(), before);
+}
+
 TEST(Controller, ComesBackToAStartThatIsNoCandidate) {
   const Configuration start = pipelined(48);
   Controller controller(quiet_options(), predict(start), all_candidates(), one_second);

@@ -14,20 +14,22 @@ CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOption
   CandidateRequest request;
   request.seq_len = trainer.seq_len;
   // Where the run begins may be between two steps of the ladder.
-  request.batches = batch_ladder(options.lowest_batch, options.highest_batch);
+  if (options.on()) request.batches = batch_ladder(options.lowest_batch, options.highest_batch);
   request.batches.push_back(trainer.global_batch);
   std::sort(request.batches.begin(), request.batches.end());
   request.batches.erase(std::unique(request.batches.begin(), request.batches.end()),
                         request.batches.end());
   request.spaces = options.spaces;
   if (!options.choose_plan) request.keep.push_back(trainer.plan);
-  request.runnable = [trainer](const ParallelPlan& plan, std::int64_t global_batch) {
+  request.runnable = [trainer, measured = options.on()](const ParallelPlan& plan,
+                                                        std::int64_t global_batch) {
     TrainerOptions there = trainer;
     there.plan = plan;
     there.global_batch = global_batch;
     // A move holds what it leaves and what it goes to at once.
     const std::int64_t host_bytes = 2 * largest_host_bytes(there) * trainer.ranks_per_node;
-    return check_trainable(there).has_value() && noise_prefix(plan, global_batch) > 0 &&
+    return check_trainable(there).has_value() &&
+           (!measured || noise_prefix(plan, global_batch) > 0) &&
            static_cast<double>(host_bytes) < host_memory().v;
   };
   return request;
@@ -79,9 +81,9 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     if (chosen.empty()) {
       return make_error(
           "--global-batch: got {}; want one that some layout of {} ranks (and --fix) can train "
-          "with, "
-          "its noise scale measured (2 micro-batches or 2 replicas), in the memory there is",
-          trainer.global_batch, world->size());
+          "with{}, in the memory there is",
+          trainer.global_batch, world->size(),
+          options.on() ? ", its noise scale measured (2 micro-batches or 2 replicas)" : "");
     }
     COPUS_TRY(const PartialPlan plan, plan_from_json(Json::parse(chosen), "rank 0's plan"));
     trainer.plan = plan.plan;

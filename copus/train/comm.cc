@@ -14,6 +14,8 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "copus/train/health/stall.h"
+
 namespace copus {
 namespace {
 
@@ -100,6 +102,7 @@ c10::intrusive_ptr<c10d::Store> local_store() { return c10::make_intrusive<c10d:
 void Pending::wait() {
   if (comm_ == nullptr) return;
   const Comm* comm = std::exchange(comm_, nullptr);
+  const Activity::Scope waits(comm->activity(), operation_, comm->activity_group_, number_);
   const auto begin = Clock::now();
   try {
     started_.work->wait();
@@ -119,6 +122,7 @@ void Pending::wait_on_host() {
   const Comm& comm = *comm_;
   const auto work = started_.work;
   const auto deadline = Clock::now() + comm.rendezvous_.timeout;
+  const Activity::Scope waits(comm.activity(), operation_, comm.activity_group_, number_);
   wait();
   if (!comm.rendezvous_.cuda) return;
   while (!work->isCompleted()) {
@@ -137,8 +141,11 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
   COPUS_CHECK(self != comm->members_.end());
   comm->rank_ = static_cast<int>(self - comm->members_.begin());
   if (comm->size() == 1) return comm;
-  const std::string key =
-      fmt::format("copus/group/{}/{}", comm->name_, fmt::join(comm->members_, ","));
+  const std::string ranks = fmt::format("{}", fmt::join(comm->members_, ","));
+  const std::string key = fmt::format("copus/group/{}/{}", comm->name_, ranks);
+  comm->activity_group_ =
+      comm->activity().add_group(fmt::format("{} (ranks {})", comm->name_, ranks));
+  const Activity::Scope connects(comm->activity(), Operation::kConnect, comm->activity_group_, 0);
   GroupAddress address;
   address.store = c10::make_intrusive<c10d::PrefixStore>(key, rendezvous.store);
   address.rank = comm->rank_;
@@ -152,7 +159,7 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
     if (rendezvous.cuda) comm->connect();
   } catch (const std::exception& error) {
     try {
-      comm->fail("connect", 0, first_line(error));
+      comm->fail(Operation::kConnect, 0, first_line(error));
     } catch (const CommError& named) {
       return Error{named.what()};
     }
@@ -176,11 +183,15 @@ void Comm::connect() const {
   token.item<float>();
 }
 
-void Comm::fail(const char* operation, std::int64_t number, const std::string& why) const {
+void Comm::fail(Operation operation, std::int64_t number, const std::string& why) const {
+  Activity& own = activity();
+  own.over();
+  const std::vector<int> watched = ranks_to_watch(rendezvous_.world_size, members_);
+  const auto before = read_activities(own.folder(), watched);
   std::string who;
   try {
     const std::string key =
-        fmt::format("{}/{}/{}/{}", name_, fmt::join(members_, ","), operation, number);
+        fmt::format("{}/{}/{}/{}", name_, fmt::join(members_, ","), to_string(operation), number);
     const std::vector<int> missing =
         missing_members(*rendezvous_.store, members_, rendezvous_.rank, key);
     who = missing.empty() ? "every member reached it"
@@ -189,13 +200,19 @@ void Comm::fail(const char* operation, std::int64_t number, const std::string& w
     who = fmt::format("who is missing is not known: the ranks' meeting point is gone ({})",
                       first_line(error));
   }
-  throw CommError(fmt::format("{} number {} in group {} (ranks {}) failed; {}; {}", operation,
-                              number, name_, fmt::join(members_, ","), who, why));
+  // The one that keeps all waiting may be none of this group's.
+  const double half_s = std::chrono::duration<double>(rendezvous_.timeout).count() / 2;
+  const std::string stalled =
+      to_text(stalled_ranks(before, read_activities(own.folder(), watched), half_s));
+  if (!stalled.empty()) who += "; " + stalled;
+  throw CommError(fmt::format("{} number {} in group {} (ranks {}) failed; {}; {}",
+                              to_string(operation), number, name_, fmt::join(members_, ","), who,
+                              why));
 }
 
 // An operation that fails as it starts (a connection already closed) fails by the same words as one
 // that fails later.
-Pending Comm::start(const char* operation, std::vector<Tensor> kept,
+Pending Comm::start(Operation operation, std::vector<Tensor> kept,
                     const std::function<StartedWork()>& call) const {
   Pending pending;
   pending.operation_ = operation;
@@ -214,12 +231,13 @@ Pending Comm::start(const char* operation, std::vector<Tensor> kept,
 
 Pending Comm::start_all_reduce(Tensor tensor) const {
   if (size() == 1) return {};
-  return start("all-reduce", {tensor}, [&] { return backend_->all_reduce(tensor, false); });
+  return start(Operation::kAllReduce, {tensor},
+               [&] { return backend_->all_reduce(tensor, false); });
 }
 
 void Comm::all_reduce_max(Tensor tensor) const {
   if (size() == 1) return;
-  start("all-reduce", {tensor}, [&] { return backend_->all_reduce(tensor, true); }).wait();
+  start(Operation::kAllReduce, {tensor}, [&] { return backend_->all_reduce(tensor, true); }).wait();
 }
 
 Pending Comm::start_reduce_scatter(Tensor output, Tensor input) const {
@@ -227,7 +245,7 @@ Pending Comm::start_reduce_scatter(Tensor output, Tensor input) const {
     if (output.data_ptr() != input.data_ptr()) output.copy_(input.view_as(output));
     return {};
   }
-  return start("reduce-scatter", {output, input},
+  return start(Operation::kReduceScatter, {output, input},
                [&] { return backend_->reduce_scatter(output, input); });
 }
 
@@ -240,7 +258,8 @@ Pending Comm::start_all_gather(Tensor output, Tensor input) const {
     if (output.data_ptr() != input.data_ptr()) output.copy_(input.view_as(output));
     return {};
   }
-  return start("all-gather", {output, input}, [&] { return backend_->all_gather(output, input); });
+  return start(Operation::kAllGather, {output, input},
+               [&] { return backend_->all_gather(output, input); });
 }
 
 void Comm::all_gather(Tensor output, Tensor input) const {
@@ -249,17 +268,17 @@ void Comm::all_gather(Tensor output, Tensor input) const {
 
 Pending Comm::start_send(Tensor tensor, int to) const {
   COPUS_CHECK(size() > 1);
-  return start("send", {tensor}, [&] { return backend_->send(tensor, to); });
+  return start(Operation::kSend, {tensor}, [&] { return backend_->send(tensor, to); });
 }
 
 Pending Comm::start_receive(Tensor tensor, int from) const {
   COPUS_CHECK(size() > 1);
-  return start("receive", {tensor}, [&] { return backend_->receive(tensor, from); });
+  return start(Operation::kReceive, {tensor}, [&] { return backend_->receive(tensor, from); });
 }
 
 void Comm::broadcast(Tensor tensor, int root) const {
   if (size() == 1) return;
-  start("broadcast", {tensor}, [&] { return backend_->broadcast(tensor, root); }).wait();
+  start(Operation::kBroadcast, {tensor}, [&] { return backend_->broadcast(tensor, root); }).wait();
 }
 
 void Comm::barrier() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "copus/base/result.h"
+#include "copus/train/health/activity.h"
 #include "copus/train/torch_api.h"
 
 namespace copus {
@@ -64,6 +65,8 @@ struct Rendezvous {
   std::chrono::milliseconds timeout{300'000};
   std::string master_address = "127.0.0.1";
   bool cuda = false;
+  // What this rank is doing, for those who wait for it.
+  std::shared_ptr<Activity> activity = std::make_shared<Activity>();
 };
 // Serves a store on `port` (0: a free one) for `world_size` ranks; returns it with its port.
 struct ServedStore {
@@ -93,7 +96,7 @@ class Pending {
   friend class Comm;
   const Comm* comm_ = nullptr;
   StartedWork started_;
-  const char* operation_ = "";
+  Operation operation_ = Operation::kAllReduce;
   std::int64_t number_ = 0;
   std::vector<Tensor> kept_;  // alive until done
 };
@@ -124,6 +127,7 @@ class Comm {
   void barrier() const;
 
   std::int64_t started() const { return operations_; }  // operations so far
+  Activity& activity() const { return *rendezvous_.activity; }
   // Seconds that this thread has spent waiting for this group, since the last call.
   double take_waited_s() const;
 
@@ -131,14 +135,15 @@ class Comm {
   friend class Pending;
   Comm() = default;
   void connect() const;
-  Pending start(const char* operation, std::vector<Tensor> kept,
+  Pending start(Operation operation, std::vector<Tensor> kept,
                 const std::function<StartedWork()>& call) const;
-  [[noreturn]] void fail(const char* operation, std::int64_t number, const std::string& why) const;
+  [[noreturn]] void fail(Operation operation, std::int64_t number, const std::string& why) const;
 
   Rendezvous rendezvous_;
   std::string name_;
   std::vector<int> members_;
   int rank_ = 0;
+  int activity_group_ = 0;
   std::unique_ptr<CommBackend> backend_;
   mutable std::int64_t operations_ = 0;
   mutable double waited_s_ = 0;

@@ -32,9 +32,11 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
       stop_asked_(stop_asked),
       phases_(short_name(trainer_.options().plan), trainer_.options().global_batch,
               options.adapt.controller.policy.kind),
+      bad_steps_(options.bad_steps),
       data_hash_(start.data_hash) {
   outcome_.steps = start.step;
   outcome_.samples = start.samples;
+  trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
   if (!options.checkpoint.save) return;
   SaverOptions saver;
   saver.run_dir = options.run_dir;
@@ -82,6 +84,7 @@ Result<void> LiveJob::begin() {
   if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
   outcome_.saved = done() && !start_.from.empty();
+  if (saver_ && o_.checkpoint.every > 0 && !done()) saver_->prepare(trainer_);
   begin_ = last_ = Clock::now();
   return {};
 }
@@ -119,14 +122,17 @@ Result<void> LiveJob::record_begin() const {
 Result<StepReport> LiveJob::step() {
   // Rank 0's clock is the run's: it can tell its time limit from another rank's signal.
   late_ = recorder_ != nullptr && o_.for_seconds && elapsed_s() >= *o_.for_seconds;
+  trainer_.mesh().world->activity().set_step(outcome_.steps + 1);
   COPUS_TRY(result_, trainer_.step(data_, outcome_.samples, late_ || stop_asked_.load()));
   const auto finished = Clock::now();
   StepReport report;
   report.seconds = std::chrono::duration<double>(finished - last_).count();
   last_ = finished;
   late_step_s_ = late_step_s_ == 0 ? report.seconds : 0.9 * late_step_s_ + 0.1 * report.seconds;
-  if (!result_.not_finite.empty()) {
-    stop_for_not_finite();
+  if (result_.is_bad()) {
+    COPUS_TRY_VOID(handle_bad_step());
+    report.step = outcome_.steps;
+    report.samples = outcome_.samples;
     return report;
   }
   ++outcome_.steps;
@@ -161,7 +167,7 @@ Result<void> LiveJob::follow() {
 Result<void> LiveJob::observed(const StepReport& step, const std::optional<NoiseTerms>& /*terms*/,
                                const Controller& controller) {
   if (done()) return {};
-  COPUS_TRY_VOID(record_step(step, controller));
+  if (!result_.is_bad()) COPUS_TRY_VOID(record_step(step, controller));
   return conclude(&controller);
 }
 
@@ -170,7 +176,12 @@ Result<void> LiveJob::evaluate() {
   if (recorder_ != nullptr) {
     COPUS_TRY_VOID(recorder_->write("eval", {{"step", outcome_.steps},
                                              {"samples", outcome_.samples},
-                                             {"loss", *outcome_.held_out_loss}}));
+                                             {"loss", number_or_null(outcome_.held_out_loss)}}));
+  }
+  if (!std::isfinite(*outcome_.held_out_loss)) {
+    stop_for("not_finite",
+             fmt::format("step {}: the held-out loss is not finite; the loss of the step was {}",
+                         outcome_.steps, outcome_.loss));
   }
   say(fmt::format("step {}  held-out loss {:.4f}", outcome_.steps, *outcome_.held_out_loss));
   last_ = Clock::now();  // evaluation is no part of the next step's time
@@ -183,6 +194,7 @@ Result<void> LiveJob::conclude(const Controller* controller) {
   const bool stopping = last_step || last_sample || result_.asked_to_stop > 0;
   const bool evaluates = o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
   if (evaluates) COPUS_TRY_VOID(evaluate());
+  if (done()) return {};
   const double reached =
       o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : outcome_.loss;
   if (o_.until_loss && reached <= *o_.until_loss) {
@@ -201,7 +213,8 @@ Result<void> LiveJob::conclude(const Controller* controller) {
     COPUS_TRY_VOID(record_save(*saved));
   }
   const std::int64_t every = o_.checkpoint.every;
-  if (done() || (every > 0 && outcome_.steps % every == 0)) return save(controller);
+  const bool due = every > 0 && outcome_.steps % every == 0;
+  if (done() || due || std::exchange(save_now_, false)) return save(controller);
   return {};
 }
 
@@ -346,17 +359,6 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                                      {"commit_s", result.commit_s}}));
   }
   return MoveReport{result.done, result.error, result.pause_s};
-}
-
-void LiveJob::stop_for_not_finite() {
-  outcome_.reason = "not_finite";
-  outcome_.loss = result_.loss;
-  // The sign of what is no number says nothing.
-  const double norm = std::isnan(result_.grad_norm) ? NAN : result_.grad_norm;
-  const double loss = std::isnan(result_.loss) ? NAN : result_.loss;
-  outcome_.error =
-      fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
-                  outcome_.steps + 1, loss, norm, result_.not_finite, outcome_.steps);
 }
 
 std::string LiveJob::summary(const Controller& controller) const {

@@ -48,10 +48,14 @@ class LiveJob final : public Job {
   // `controller`: rank 0's.
   Result<void> conclude(const Controller* controller);
   Result<void> evaluate();
+  // The step changed no weight: stop, leave its samples out, or go back.
+  Result<void> handle_bad_step();
+  // To the weights of the newest checkpoint, which is returned; what was consumed stays so.
+  Result<std::string> roll_back();
+  void stop_for(const char* reason, const std::string& error);
   Result<void> save(const Controller* controller);
   Result<void> record_save(const SaveOutcome& saved);
   Result<void> record_begin() const;
-  void stop_for_not_finite();
   Result<void> record_step(const StepReport& step, const Controller& controller);
   void say(const std::string& text) const;
 
@@ -67,12 +71,14 @@ class LiveJob final : public Job {
   RunOutcome outcome_;
   StepResult result_;  // of the last step
   Phases phases_;
+  BadSteps bad_steps_;
   std::string why_;  // of the decision that is being carried out
   std::uint64_t data_hash_ = 0;
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   bool late_ = false;
   double late_step_s_ = 0;  // smoothed, in this configuration
   std::optional<double> trained_s_;
+  bool save_now_ = false;
   double held_up_s_ = 0;               // by the save that is under way
   std::optional<TrainerSaver> saver_;  // none: --checkpoint-every off
 };

@@ -1,11 +1,13 @@
 // LiveJob's checkpoints: when the run waits for them, what is kept beside, what is written down.
 #include "copus/base/checksum.h"
 #include "copus/base/text.h"
+#include "copus/train/agree.h"
 #include "copus/train/live_job.h"
 
 namespace copus {
 
 Result<void> LiveJob::save(const Controller* controller) {
+  const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
   const auto begin = Clock::now();
   if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
     const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -53,12 +55,22 @@ Result<void> LiveJob::record_save(const SaveOutcome& saved) {
 
 Result<void> LiveJob::finish_saving() {
   if (!saver_) return {};
-  const std::optional<SaveOutcome> saved = saver_->saver().wait();
-  if (!saved) return {};
-  COPUS_TRY_VOID(record_save(*saved));
+  const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
+  std::string trouble;
+  if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
+    COPUS_TRY_VOID(record_save(*saved));
+    if (!saved->error.empty()) {
+      trouble = fmt::format("rank {}: {}", trainer_.mesh().rank, saved->error);
+    }
+  }
+  // All are through with writing, and know what became of it.
+  const std::string why = first_said(*trainer_.mesh().world, trainer_.options().device, trouble);
+  if (recorder_ != nullptr) COPUS_TRY_VOID(clean_leftovers(o_.run_dir));
+  if (why.empty()) return {};
+  outcome_.saved = false;
   // What the run has reached is lost: whoever waits for it must know.
-  if (!saved->error.empty() && outcome_.error.empty()) {
-    outcome_.error = fmt::format("the last checkpoint was not saved: {}", saved->error);
+  if (outcome_.error.empty()) {
+    outcome_.error = fmt::format("the last checkpoint was not saved: {}", why);
   }
   return {};
 }

@@ -18,6 +18,7 @@ double since(Clock::time_point begin) {
 
 MoveResult Trainer::move(GroupCache& groups, const Configuration& to, const ReshardOptions& how) {
   const auto begin = Clock::now();
+  const Activity::Scope moves(layout_->mesh.world->activity(), Doing::kMoving);
   MoveResult result;
   TrainerOptions next = options_;
   next.plan = to.plan;

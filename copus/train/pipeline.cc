@@ -33,6 +33,7 @@ void Pipeline::send(const Comm* group, const Tensor& tensor, int to) {
 }
 
 void Pipeline::forward(const Action& action, const MicroBatch& batch, Inbox& inbox) {
+  const Activity::Scope doing(mesh_.world->activity(), Doing::kForward, action.micro_batch);
   const ModelChunk& model = *chunk(action.chunk).model;
   Passing pass;
   pass.input = model.spec().embeds ? batch.tokens : inbox.take().requires_grad_(true);
@@ -48,6 +49,7 @@ void Pipeline::forward(const Action& action, const MicroBatch& batch, Inbox& inb
 }
 
 void Pipeline::backward(const Action& action, double loss_weight, Inbox& inbox) {
+  const Activity::Scope doing(mesh_.world->activity(), Doing::kBackward, action.micro_batch);
   LocalChunk& local = chunk(action.chunk);
   const auto slot = static_cast<std::size_t>(action.chunk / mesh_.plan.pp);
   if (--backward_left_[slot] == 0) local.parameters->reduce_when_ready();
@@ -101,6 +103,7 @@ Tensor Pipeline::evaluate(const std::vector<MicroBatch>& batches, std::int64_t r
   activation[0] = rows;
   std::vector<Tensor> losses;
   for (const MicroBatch& batch : batches) {
+    const Activity::Scope doing(mesh_.world->activity(), Doing::kEvaluating);
     for (const LocalChunk& local : chunks_) {
       const ChunkSpec& spec = local.model->spec();
       Tensor input = batch.tokens;

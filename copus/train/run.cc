@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 
 #include "copus/base/text.h"
+#include "copus/train/health/watchdog.h"
 #include "copus/train/live_job.h"
 #include "copus/train/start.h"
 
@@ -66,6 +68,8 @@ Result<void> check_same_options(const Rendezvous& where, const RunOptions& optio
 
 }  // namespace
 
+std::string activity_folder(const std::string& run_dir) { return run_dir + "/activity"; }
+
 Result<Dataset> open_data(const RunOptions& options) {
   const TrainerOptions& t = options.trainer;
   COPUS_TRY(Dataset data, Dataset::open(options.data, {.seq_len = t.seq_len,
@@ -97,6 +101,18 @@ Result<std::optional<Recorder>> open_recorder(const RunOptions& options, int ran
   return recorder;
 }
 
+WatchdogOptions watching(const Rendezvous& where) {
+  WatchdogOptions options;
+  options.limit_s = std::chrono::duration<double>(where.timeout).count();
+  options.world_size = where.world_size;
+  options.say = [](const std::string& line) { fmt::print(stderr, "copus: stalled: {}\n", line); };
+  options.give_up = [](const std::string& line) {
+    fmt::print(stderr, "copus: error: {}\n", line);
+    std::_Exit(1);  // the thread that stands still cannot be asked to end
+  };
+  return options;
+}
+
 Result<void> record_end(Recorder& recorder, const RunOutcome& outcome) {
   return recorder.write("end",
                         {{"reason", outcome.reason},
@@ -124,13 +140,22 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   std::optional<Recorder> recorder;
   TrainerOptions trainer_options = options.trainer;
   RunStart start;
+  Activity& activity = *groups.rendezvous().activity;
+  std::optional<Watchdog> watchdog;
+  const auto begin_watching = [&]() -> Result<void> {
+    COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), rank));
+    watchdog.emplace(activity, watching(groups.rendezvous()));
+    return {};
+  };
   if (options.checkpoint.resume) {
     COPUS_TRY(recorder, open_recorder(options, rank));  // a lock, too
+    COPUS_TRY_VOID(begin_watching());
     COPUS_TRY(start, resume_run(groups, options, data, say));
     trainer_options = start.trainer->options();
   } else {
     COPUS_TRY(start, prepare_run(groups, options, trainer_options));
     COPUS_TRY(recorder, open_recorder(options, rank));
+    COPUS_TRY_VOID(begin_watching());
   }
   const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
@@ -144,6 +169,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
       outcome = job.outcome();
       outcome.seconds = job.trained_s();
     };
+    const Activity::Scope steps(activity, Doing::kBetweenSteps);
     try {
       if (rank != 0) {
         const Result<void> followed = job.follow();
@@ -168,6 +194,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   const auto fail = [&](const std::string& why) {
     outcome.reason = "failed";
     outcome.error = why;
+    activity.over();
   };
   try {
     if (const Result<void> trained = train(); !trained) fail(trained.error().message);
@@ -186,6 +213,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     const Result<void> recorded = record_end(*recorder, outcome);
     if (!recorded && outcome.error.empty()) fail(recorded.error().message);
   }
+  if (outcome.reason != "failed") activity.remove_file();
   return outcome;
 }
 

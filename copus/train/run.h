@@ -9,6 +9,7 @@
 
 #include "copus/train/adaptation.h"
 #include "copus/train/checkpoint/folder.h"
+#include "copus/train/health/bad_step.h"
 #include "copus/train/record/progress.h"
 
 namespace copus {
@@ -41,6 +42,7 @@ struct RunOptions {
   std::int64_t eval_samples = 64;
 
   AdaptOptions adapt;
+  BadStepOptions bad_steps;
   CheckpointOptions checkpoint;
 
   std::string run_dir;
@@ -49,8 +51,9 @@ struct RunOptions {
 };
 
 struct RunOutcome {
-  std::string reason;  // steps, samples, loss, time, signal, not_finite, failed
-  std::string error;   // not empty: not_finite (all ranks agree) or failed (this rank's own reason)
+  std::string reason;  // steps, samples, loss, time, signal, not_finite, spike, failed
+  // Not empty: not_finite or spike (all ranks agree), or failed (this rank's own reason).
+  std::string error;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
   double loss = 0;
@@ -62,6 +65,9 @@ struct RunOutcome {
   bool saved = false;   // what was reached is a checkpoint, as far as this rank knows
   std::string summary;  // rank 0's: the phases of a run that moved
 };
+
+// Where each rank of a run says what it does, while the run lives and after it failed.
+std::string activity_folder(const std::string& run_dir);
 
 // The data of a run, looked at as far as the first step and the first evaluation will need it.
 Result<Dataset> open_data(const RunOptions& options);

@@ -13,6 +13,8 @@ class TrainerSaver {
  public:
   explicit TrainerSaver(SaverOptions options) : saver_(std::move(options)) {}
 
+  // Takes the memory that a save needs, so that the first one does not wait for it.
+  void prepare(const Trainer& trainer);
   // Between two steps, on all ranks alike: copies what this rank alone writes, and begins to write.
   // `manifest`: all but its files. REQUIRES: !saver().busy().
   void save(const Trainer& trainer, Manifest manifest);

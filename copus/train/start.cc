@@ -106,6 +106,7 @@ std::uint64_t data_fingerprint(const Dataset& data) {
 
 Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const TrainerOptions& options,
                                                   const CheckpointReader& reader) {
+  const Activity::Scope loads(*groups.rendezvous().activity, Doing::kLoading);
   const auto rank = static_cast<std::size_t>(groups.rendezvous().rank);
   const auto ranks = static_cast<std::size_t>(groups.rendezvous().world_size);
   const auto verify_mine = [&reader, rank, ranks]() -> Result<void> {
@@ -124,9 +125,10 @@ Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const Trai
 Result<RunStart> prepare_run(GroupCache& groups, const RunOptions& options,
                              TrainerOptions& trainer) {
   RunStart start;
-  if (!options.adapt.on()) return start;
-  keep_freed_memory();
+  if (options.adapt.on()) keep_freed_memory();
+  if (!options.adapt.on() && !options.adapt.choose_plan) return start;
   COPUS_TRY(start.adaptation, prepare_adaptation(options.adapt, groups, trainer));
+  if (!options.adapt.on()) start.adaptation.reset();  // the plan was all there was to decide
   return start;
 }
 

@@ -92,6 +92,7 @@ std::uint64_t add_hashes(std::uint64_t a, std::uint64_t b) {
 Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, std::int64_t first,
                                               std::int64_t micro_batches, std::int64_t rows,
                                               std::int64_t end, std::uint64_t* hash) const {
+  const Activity::Scope reads(mesh().world->activity(), Doing::kReadingData);
   std::vector<MicroBatch> batches(static_cast<std::size_t>(micro_batches));
   if (!mesh().first_stage() && !mesh().last_stage()) return batches;
   const std::int64_t length = options_.seq_len;
@@ -206,11 +207,17 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
                               {samples, sum[kScales], 1}};
     }
   }
+  const std::string against = judge_ ? judge_(result.loss, result.grad_norm) : "";
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     result.not_finite = find_not_finite(losses, consumed);
     return result;
   }
+  if (!against.empty()) {
+    result.spike = against;
+    return result;
+  }
 
+  const Activity::Scope updates(mesh().world->activity(), Doing::kOptimizer);
   const auto optimizer_begin = Clock::now();
   ++updates_;
   const double scale = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm

@@ -66,6 +66,9 @@ struct StepResult {
   std::uint64_t data_hash = 0;
   // Not empty: the loss or a gradient was NaN or infinite; says where. No weight was changed.
   std::string not_finite;
+  // Not empty: what the judge had against the step, finite as it was. No weight was changed.
+  std::string spike;
+  bool is_bad() const { return !not_finite.empty() || !spike.empty(); }
 };
 
 // What a move to another configuration took, in seconds, and moved.
@@ -100,6 +103,15 @@ class Trainer {
   // exception is one after which the run cannot go on. REQUIRES: the plan is valid.
   MoveResult move(GroupCache& groups, const Configuration& to, const ReshardOptions& how = {});
 
+  // Asked before each update, on every rank with the same loss and gradient norm: why the step must
+  // not change the weights, or nothing.
+  void set_judge(std::function<std::string(double loss, double grad_norm)> judge) {
+    judge_ = std::move(judge);
+  }
+
+  // Before another takes this one's place. Nothing but that may follow.
+  void free_state() { layout_.reset(); }
+
   // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
   // happens there.
   void set_move_hook(std::function<void(const std::string&)> hook) { move_hook_ = std::move(hook); }
@@ -129,6 +141,7 @@ class Trainer {
   TrainerOptions options_;
   std::unique_ptr<Layout> layout_;
   std::function<void(const std::string&)> move_hook_;
+  std::function<std::string(double, double)> judge_;
   std::int64_t updates_ = 0;
 };
 

@@ -12,7 +12,8 @@ import signal
 
 from fixture import END_S, LONG, TINY, RunTest, die_with_the_test, main, of_kind, read_events
 
-TWELVE = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1", "--steps", 12)
+PAIR = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1")
+TWELVE = (*PAIR, "--steps", 12)
 
 
 class CheckpointTest(RunTest):
@@ -79,7 +80,7 @@ class Resumed(CheckpointTest):
 
     def test_other_ranks_and_layouts_go_on_with_the_same_samples(self):
         self.train(*TWELVE, "--run-dir", "whole")
-        self.train(*TWELVE, "--steps", 4, "--decay-samples", 96, "--warmup-samples", 1, "--run-dir", "run")
+        self.train(*PAIR, "--steps", 4, "--decay-samples", 96, "--warmup-samples", 1, "--run-dir", "run")
         self.train("--resume", "--run-dir", "run", "--steps", 8, "--ranks", 4, "--plan", "tp=2,pp=2")
         self.train("--resume", "--run-dir", "run", "--steps", 12, "--ranks", 1)
         self.assert_same_run("run", "whole", exact=False)
@@ -87,14 +88,14 @@ class Resumed(CheckpointTest):
         self.assertEqual(plans, [2, 1])
 
     def test_run_that_is_over_stays_over(self):
-        self.train(*TWELVE, "--steps", 2, "--run-dir", "run")
+        self.train(*PAIR, "--steps", 2, "--run-dir", "run")
         before = self.checkpoint(2)
         self.train("--resume", "--run-dir", "run")
         self.assertEqual(self.checkpoint(2), before)
         self.assertEqual(list(self.steps()), [1, 2])
 
     def test_run_without_a_checkpoint_begins_anew(self):
-        self.train(*TWELVE, "--steps", 3, "--checkpoint-every", "off", "--run-dir", "run")
+        self.train(*PAIR, "--steps", 3, "--checkpoint-every", "off", "--run-dir", "run")
         self.assertFalse((self.folder / "run" / "checkpoints").exists())
         run = self.train("--resume", "--run-dir", "run")
         self.assertIn("no checkpoint yet: beginning at step 0", run.out)
@@ -106,7 +107,7 @@ class Resumed(CheckpointTest):
             (("--resume", "--run-dir", "none"), "none has no config.toml"),
         ):
             self.assert_error(self.train(*args, code=2), 2, says)
-        self.train(*TWELVE, "--steps", 2, "--run-dir", "run")
+        self.train(*PAIR, "--steps", 2, "--run-dir", "run")
         run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, code=2)
         self.assert_error(run, 2, "--model: got one with")
 
@@ -156,7 +157,7 @@ class BadWeather(CheckpointTest):
     """Nothing that is damaged or half there is taken for whole."""
 
     def trained(self):
-        self.train(*TWELVE, "--steps", 4, "--checkpoint-every", 2, "--run-dir", "run")
+        self.train(*PAIR, "--steps", 4, "--checkpoint-every", 2, "--run-dir", "run")
         self.assertEqual(self.checkpoints(), ["step-2", "step-4"])
 
     def check_falls_back(self, says):
@@ -166,7 +167,7 @@ class BadWeather(CheckpointTest):
         restart = of_kind(self.folder / "run", "restart")[-1]
         self.assertEqual((restart["step"], restart["from"]), (2, "run/checkpoints/step-2"))
         self.assertRegex(restart["skipped"], says)
-        self.train(*TWELVE, "--steps", 6, "--decay-samples", 32, "--warmup-samples", 0, "--run-dir", "whole")
+        self.train(*PAIR, "--steps", 6, "--decay-samples", 32, "--warmup-samples", 0, "--run-dir", "whole")
         self.assert_same_run("run", "whole")
 
     def test_flipped_bit_in_a_shard(self):
@@ -226,11 +227,11 @@ class BadWeather(CheckpointTest):
         return {"preexec_fn": limit, "restore_signals": False}
 
     def test_full_disk_is_said_and_training_goes_on(self):
-        run = self.start(*TWELVE, "--steps", 5, "--checkpoint-every", 2, "--run-dir", "run", **self.limited(1 << 20))
+        run = self.start(*PAIR, "--steps", 5, "--checkpoint-every", 2, "--run-dir", "run", **self.limited(1 << 20))
         run.wait(END_S + END_S)
         self.assertEqual(run.code, 1, run.err)
         self.assertIn("CHECKPOINT OF STEP 2 NOT SAVED", run.out)
-        self.assertRegex(run.err, "the last checkpoint was not saved: .*File too large")
+        self.assertRegex(run.err, "the last checkpoint was not saved: rank [01]: .*File too large")
         self.assertEqual(list(self.steps()), [1, 2, 3, 4, 5])
         events = of_kind(self.folder / "run", "checkpoint")
         self.assertEqual([(e["step"], e["path"]) for e in events], [(2, None), (4, None), (5, None)])

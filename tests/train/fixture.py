@@ -181,7 +181,7 @@ class RunTest(unittest.TestCase):
         for pattern in patterns:
             self.assertRegex(lines[-1], pattern)
         for line in lines:
-            self.assertRegex(line, r"^(rank \d+: )?copus: error: ")
+            self.assertRegex(line, r"^(rank \d+: )?copus: (error|stalled): ")
 
 
 def main():

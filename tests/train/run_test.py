@@ -104,7 +104,7 @@ class Stopped(RunTest):
 
 
 class Signals(RunTest):
-    """SIGINT and SIGTERM end a run after the step that it is in."""
+    """SIGINT and SIGTERM end a run after the step that it is in; one that may not save is lost."""
 
     def check_end(self, run, number, says="stopped by"):
         self.assert_error(run, 128 + number, f"^copus: error: {says}")
@@ -115,7 +115,7 @@ class Signals(RunTest):
         self.assertRegex(run.out, r"\d+ steps, \d+ samples, loss ")
 
     def check(self, number, *args):
-        run = self.start(*TINY, *LONG, *args, "--run-dir", "run")
+        run = self.start(*TINY, *LONG, *args, "--checkpoint-every", "off", "--run-dir", "run")
         self.wait_for_step(run, 2)
         run.process.send_signal(number)
         run.wait(END_S)
@@ -134,7 +134,7 @@ class Signals(RunTest):
         self.check(signal.SIGTERM)
 
     def test_one_rank_stops_all(self):
-        run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run", "--for", "10m")
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run", "--for", "10m", "--checkpoint-every", "off")
         self.wait_for_step(run, 2)
         os.kill(self.pid_of(1), signal.SIGTERM)
         run.wait(END_S)
@@ -249,7 +249,7 @@ class BadInput(RunTest):
             self.assert_error(other, 2, "^copus: error: run: another run is writing to it")
         run.process.terminate()
         run.wait(END_S)
-        self.assertEqual(run.code, 143)
+        self.assertEqual(run.code, 0, run.err)  # saved
 
     def test_one_held_out_sequence_is_enough_to_evaluate(self):
         (self.folder / "little.txt").write_text("a few sequences\n" * 100)

@@ -48,6 +48,11 @@ Saver::~Saver() {
 
 void Saver::start(SaveJob job) {
   COPUS_CHECK(!busy());
+  if (options_.rank == 0 && !failed_.empty()) {
+    // A rank that was late may have written there after it was removed.
+    std::error_code ignored;
+    fs::remove_all(failed_, ignored);
+  }
   const std::string partial = partial_folder(options_.run_dir, job.manifest.step, attempts_++);
   running_ = std::async(std::launch::async,
                         [this, job = std::move(job), partial] { return run(job, partial); });
@@ -57,17 +62,24 @@ std::optional<SaveOutcome> Saver::poll() {
   if (!busy() || running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     return std::nullopt;
   }
-  return running_.get();
+  return take();
 }
 
 std::optional<SaveOutcome> Saver::wait() {
   if (!busy()) return std::nullopt;
-  return running_.get();
+  return take();
+}
+
+std::optional<SaveOutcome> Saver::take() {
+  SaveOutcome outcome = running_.get();
+  failed_ = outcome.error.empty() ? "" : outcome.partial;
+  return outcome;
 }
 
 SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
   const auto begin = Clock::now();
   SaveOutcome outcome;
+  outcome.partial = partial;
   outcome.step = job.manifest.step;
   outcome.samples = job.manifest.samples;
   outcome.folder = checkpoint_folder(options_.run_dir, job.manifest.step);

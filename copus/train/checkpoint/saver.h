@@ -33,10 +33,11 @@ struct SaveOutcome {
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::string folder;
-  std::string error;       // not empty: nothing was published, and what was written is gone
+  std::string error;       // not empty: nothing was published, and what was written is removed
   std::string warning;     // published, but old ones could not be removed
   std::int64_t bytes = 0;  // of all files; other ranks: of their own
   double write_s = 0;
+  std::string partial;  // where it was written until it was published
 };
 
 class Saver {
@@ -56,6 +57,7 @@ class Saver {
   std::optional<SaveOutcome> wait();
 
  private:
+  std::optional<SaveOutcome> take();
   SaveOutcome run(const SaveJob& job, const std::string& partial) const;
   Result<std::int64_t> write(const SaveJob& job, const std::string& partial,
                              SaveOutcome& outcome) const;
@@ -63,6 +65,7 @@ class Saver {
 
   SaverOptions options_;
   std::int64_t attempts_ = 0;
+  std::string failed_;  // partial folder of the last save, where it failed
   std::atomic<bool> give_up_{false};
   std::future<SaveOutcome> running_;
 };

@@ -1,6 +1,7 @@
 #include "copus/train/launch/signal_pipe.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -22,6 +23,20 @@ extern "C" void copus_note_signal(int number) {
 
 }  // namespace
 
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
+}
+
+Result<std::optional<int>> sleep_until_signal(double seconds) {
+  SignalPipe signals;
+  COPUS_TRY_VOID(signals.open());
+  pollfd ready = {signals.fd(), POLLIN, 0};
+  ::poll(&ready, 1, static_cast<int>(seconds * 1000));
+  const std::vector<int> came = signals.take();
+  return came.empty() ? std::optional<int>() : came.front();
+}
+
 Result<void> SignalPipe::open() {
   if (::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return make_error("signals: no pipe: {}", std::strerror(errno));
@@ -30,7 +45,12 @@ Result<void> SignalPipe::open() {
   struct sigaction action = {};
   action.sa_handler = copus_note_signal;
   action.sa_flags = SA_RESTART | SA_NOCLDSTOP;
-  for (std::size_t i = 0; i < kNoted.size(); ++i) ::sigaction(kNoted[i], &action, &before_[i]);
+  for (std::size_t i = 0; i < kNoted.size(); ++i) {
+    ::sigaction(kNoted[i], &action, &before_[i]);
+    if (kNoted[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) {
+      ::sigaction(SIGHUP, &before_[i], nullptr);
+    }
+  }
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &pipe_before_);
   return {};

@@ -1,4 +1,4 @@
-// SignalPipe: SIGINT, SIGTERM and SIGCHLD as something that poll() can wait for.
+// SignalPipe: the signals that end a run, and SIGCHLD, as something that poll() can wait for.
 //
 // A handler that writes to a pipe, not a signalfd: the process may have threads that do not block
 // these signals (the store's), and a handler runs whichever thread they reach. One at a time per
@@ -8,11 +8,19 @@
 #include <signal.h>
 
 #include <array>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "copus/base/result.h"
 
 namespace copus {
+
+// "SIGTERM".
+std::string signal_name(int number);
+
+// Sleeps; ends early with the number of a signal that came.
+Result<std::optional<int>> sleep_until_signal(double seconds);
 
 // Owns the signals while it is open, and gives back what was set before.
 class SignalPipe {
@@ -22,7 +30,8 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   ~SignalPipe();
 
-  // Also ignores SIGPIPE: a reader of our output that goes away must not take the run with it.
+  // Also ignores SIGPIPE: a reader of our output that goes away must not take the run with it. A
+  // SIGHUP that is ignored (nohup) stays so.
   Result<void> open();
 
   int fd() const { return ends_[0]; }  // readable when one came
@@ -30,7 +39,7 @@ class SignalPipe {
   std::vector<int> take() const;
 
  private:
-  static constexpr std::array kNoted = {SIGINT, SIGTERM, SIGCHLD};
+  static constexpr std::array kNoted = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD};
 
   std::array<int, 2> ends_ = {-1, -1};
   std::array<struct sigaction, kNoted.size()> before_ = {};

@@ -33,7 +33,8 @@ std::string describe(const RankProcess& process, const RankExit& exit) {
   const std::string words =
       process.last_words.empty() ? "" : "; its last words: " + process.last_words;
   if (exit.signal == 0) {
-    return fmt::format("rank {} ended with exit code {}{}", process.rank, exit.code, words);
+    const int code = exit.code == kVerdictExit ? 1 : exit.code;
+    return fmt::format("rank {} ended with exit code {}{}", process.rank, code, words);
   }
   // A kill comes from outside: what the rank said before has nothing to do with it.
   const bool from_outside = exit.signal == SIGKILL || exit.signal == SIGTERM;
@@ -43,7 +44,7 @@ std::string describe(const RankProcess& process, const RankExit& exit) {
 
 class Supervisor {
  public:
-  explicit Supervisor(double grace_s) : grace_s_(grace_s) {}
+  explicit Supervisor(const SupervisorOptions& options) : options_(options) {}
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor() {
@@ -54,17 +55,17 @@ class Supervisor {
     }
   }
 
-  Result<void> start(const SupervisorOptions& options) {
+  Result<void> start() {
     COPUS_TRY_VOID(signals_.open());
-    COPUS_TRY(const std::string path, find_program(options.command.front()));
-    std::vector<std::string> inherited;
+    COPUS_TRY(const std::string path, find_program(options_.command.front()));
+    std::vector<std::string> inherited = options_.variables;
     for (char** each = environ; *each != nullptr; ++each) inherited.emplace_back(*each);
     const int cores = usable_cores();
-    for (int rank = 0; rank < options.ranks; ++rank) {
+    for (int rank = 0; rank < options_.ranks; ++rank) {
       const bool keep_stdout = rank == 0;
-      COPUS_TRY(RankProcess process, start_rank(rank, path, options.command,
-                                                rank_variables(inherited, rank, options.ranks,
-                                                               options.master_port, cores),
+      COPUS_TRY(RankProcess process, start_rank(rank, path, options_.command,
+                                                rank_variables(inherited, rank, options_.ranks,
+                                                               options_.master_port, cores),
                                                 keep_stdout));
       ranks_.push_back(std::move(process));
     }
@@ -78,8 +79,14 @@ class Supervisor {
       // All that have ended first, then what follows from it: of two that ended together neither
       // was ended by us.
       for (RankProcess& process : ranks_) reap(process);
+      look_for_stalls();
       if (failed_at_) stop();
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
+    }
+    // What a signal asked for was done.
+    if (outcome_.interrupted && all_ended_well_ && outcome_.exit_code != 128 + SIGINT) {
+      outcome_.exit_code = 0;
+      outcome_.message.clear();
     }
     return outcome_;
   }
@@ -108,6 +115,7 @@ class Supervisor {
   }
 
   int poll_timeout_ms() const {
+    if (!stopping_ && options_.stalled) return 1000;
     if (!kill_at_ || killed_) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
@@ -118,7 +126,7 @@ class Supervisor {
     if (!failed_at_ && !outcome_.interrupted) {
       outcome_.interrupted = true;
       outcome_.exit_code = 128 + number;
-      outcome_.message = number == SIGINT ? "stopped by SIGINT" : "stopped by SIGTERM";
+      outcome_.message = fmt::format("stopped by {}", signal_name(number));
     }
     stop();
   }
@@ -128,15 +136,26 @@ class Supervisor {
     const std::optional<RankExit> exit = reap_rank(process);
     if (!exit) return;
     drain_output(process);
-    if (outcome_.interrupted || (exit->code == 0 && exit->signal == 0)) return;
+    if (exit->code == 0 && exit->signal == 0) return;
+    all_ended_well_ = false;
+    if (outcome_.interrupted) {
+      // The others cannot save without it.
+      kill_at_ = std::min(*kill_at_, in(options_.grace_s));
+      return;
+    }
     const bool ours =
         (exit->signal == SIGTERM && stopping_) || (exit->signal == SIGKILL && killed_);
     const bool is_first = !failed_at_;
+    // Survivors may abort over the loss of another.
+    if (exit->signal != 0 && !ours && (is_first || exit->signal != SIGABRT)) {
+      outcome_.killed.push_back(process.rank);
+    }
     const bool is_cause = failed_at_ && exit->signal != 0 && !ours && outcome_.signal == 0 &&
                           Clock::now() - *failed_at_ <= kCauseWindow;
     if (is_first) failed_at_ = Clock::now();
     if (!is_first && !is_cause) return;
-    outcome_.exit_code = exit->signal != 0 ? 1 : exit->code;
+    outcome_.verdict = exit->code == kVerdictExit;
+    outcome_.exit_code = exit->signal != 0 || outcome_.verdict ? 1 : exit->code;
     outcome_.failed_rank = process.rank;
     outcome_.signal = exit->signal;
     outcome_.message = describe(process, *exit);
@@ -146,16 +165,36 @@ class Supervisor {
   void stop() {
     if (std::exchange(stopping_, true)) return;
     for (const RankProcess& process : ranks_) signal_rank(process, SIGTERM);
-    kill_at_ = Clock::now() +
-               std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(grace_s_));
+    kill_at_ = in(outcome_.interrupted ? options_.save_grace_s : options_.grace_s);
+  }
+
+  static Clock::time_point in(double seconds) {
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  void look_for_stalls() {
+    if (stopping_ || failed_at_ || !options_.stalled) return;
+    std::vector<int> living;
+    for (const RankProcess& process : ranks_) {
+      if (process.pid > 0) living.push_back(process.rank);
+    }
+    const std::string why = options_.stalled(living);
+    if (why.empty()) return;
+    failed_at_ = Clock::now();
+    outcome_.exit_code = 1;
+    outcome_.message = why;
   }
 
   void kill() {
     if (std::exchange(killed_, true)) return;
+    if (outcome_.interrupted && interrupts_ < 2) {
+      outcome_.message += ", and not over in time: killed";
+    }
     for (const RankProcess& process : ranks_) signal_rank(process, SIGKILL);
   }
 
-  const double grace_s_;
+  const SupervisorOptions& options_;
   SignalPipe signals_;
   std::vector<RankProcess> ranks_;
   SupervisorOutcome outcome_;
@@ -163,6 +202,7 @@ class Supervisor {
   std::optional<Clock::time_point> kill_at_;
   bool stopping_ = false;
   bool killed_ = false;
+  bool all_ended_well_ = true;
   int interrupts_ = 0;
 };
 
@@ -182,12 +222,14 @@ Result<SupervisorOutcome> supervise(const SupervisorOptions& options) {
     return make_error("ranks: got {}; want 1 to {}", options.ranks, kMaxRanks);
   }
   if (options.command.empty()) return make_error("command: got nothing; want a program to start");
-  if (!(options.grace_s >= 0 && options.grace_s <= 86400)) {
-    return make_error("grace: got {} s; want 0 to 86400", options.grace_s);
+  for (const double grace_s : {options.grace_s, options.save_grace_s}) {
+    if (!(grace_s >= 0 && grace_s <= 86400)) {
+      return make_error("grace: got {} s; want 0 to 86400", grace_s);
+    }
   }
   open_standard_streams();
-  Supervisor supervisor(options.grace_s);
-  COPUS_TRY_VOID(supervisor.start(options));
+  Supervisor supervisor(options);
+  COPUS_TRY_VOID(supervisor.start());
   return supervisor.run();
 }
 

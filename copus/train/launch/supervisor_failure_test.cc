@@ -33,6 +33,7 @@ TEST_F(SupervisorFailure, AKilledRankIsNamedWithItsSignal) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.failed_rank, 2);
   EXPECT_EQ(outcome.signal, SIGKILL);
+  EXPECT_EQ(outcome.killed, std::vector<int>({2}));
   EXPECT_EQ(outcome.message, "rank 2 was killed by signal 9 (Killed)");
 }
 
@@ -102,6 +103,61 @@ TEST_F(SupervisorFailure, SigtermEndsTheRun) {
   EXPECT_TRUE(outcome.interrupted);
   EXPECT_EQ(outcome.exit_code, 143);
   EXPECT_EQ(outcome.message, "stopped by SIGTERM");
+}
+
+TEST_F(SupervisorFailure, ASignalThatRanksAnswerByASaveIsNoFailure) {
+  for (const char* name : {"TERM", "USR1", "HUP"}) {
+    const SupervisorOutcome outcome = run(script(
+        2,
+        fmt::format("trap 'echo saved >&2; exit 0' TERM; echo > $DIR/{0}$RANK; if [ $RANK = 0 ]; "
+                    "then while [ ! -e $DIR/{0}1 ]; do sleep 0.01; done; kill -{0} $PPID; fi; "
+                    "sleep 60 & wait",
+                    name)));
+    EXPECT_TRUE(outcome.interrupted) << name;
+    EXPECT_EQ(outcome.exit_code, 0) << name << outcome.message;
+    EXPECT_EQ(outcome.message, "");
+    EXPECT_EQ(err_lines().size(), 2U);
+  }
+}
+
+TEST_F(SupervisorFailure, AfterSigintTheExitCodeSaysSoThoughAllWasSaved) {
+  const SupervisorOutcome outcome =
+      run(script(2,
+                 "trap 'exit 0' TERM; echo > $DIR/up$RANK; if [ $RANK = 0 ]; then while [ ! -e "
+                 "$DIR/up1 ]; do sleep 0.01; done; kill -INT $PPID; fi; sleep 60 & wait"));
+  EXPECT_EQ(outcome.exit_code, 130);
+}
+
+TEST_F(SupervisorFailure, ASaveMayTakeLongerThanTheEndOfAFailedRun) {
+  SupervisorOptions options = script(
+      1, "trap 'sleep 0.5; echo saved >&2; exit 0' TERM; kill -TERM $PPID; sleep 60 & wait", 0);
+  options.save_grace_s = kLong;
+  EXPECT_EQ(run(options).exit_code, 0);
+  EXPECT_NE(err_.find("saved"), std::string::npos);
+  options.command.back() = "trap '' TERM; kill -TERM $PPID; sleep 60";
+  options.save_grace_s = 0.3;
+  const SupervisorOutcome outcome = run(options);
+  EXPECT_EQ(outcome.exit_code, 143);
+  EXPECT_EQ(outcome.message, "stopped by SIGTERM, and not over in time: killed");
+}
+
+TEST_F(SupervisorFailure, ARunThatStandsStillIsEnded) {
+  SupervisorOptions options = script(2, "trap '' TERM; exec sleep 60", 0.1);
+  std::vector<int> asked;
+  options.stalled = [&](const std::vector<int>& alive) {
+    asked = alive;
+    return std::string("rank 1 has been silent");
+  };
+  const SupervisorOutcome outcome = run(options);
+  EXPECT_EQ(asked, std::vector<int>({0, 1}));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.message, "rank 1 has been silent");
+}
+
+TEST_F(SupervisorFailure, AVerdictIsNoFailureOfARank) {
+  const SupervisorOutcome outcome = run(script(2, "exit $((RANK == 0 ? 113 : 0))"));
+  EXPECT_TRUE(outcome.verdict);
+  EXPECT_EQ(outcome.exit_code, 1);
 }
 
 TEST_F(SupervisorFailure, ASecondSigintKillsAtOnce) {

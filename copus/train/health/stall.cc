@@ -1,0 +1,96 @@
+#include "copus/train/health/stall.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace copus {
+namespace {
+
+bool stuck(const RankActivity& rank, double still_s) {
+  return rank.doing != Doing::kCommunicating &&
+         static_cast<double>(rank.still) * Activity::kTick_s >= still_s;
+}
+
+// Silent ranks explain the others.
+std::vector<Stall> silent_or_all(std::vector<Stall> stalls) {
+  const auto is_silent = [](const Stall& stall) { return stall.silent; };
+  if (std::any_of(stalls.begin(), stalls.end(), is_silent)) {
+    std::erase_if(stalls, [&](const Stall& stall) { return !is_silent(stall); });
+  }
+  return stalls;
+}
+
+}  // namespace
+
+std::vector<int> ranks_to_watch(int world_size, const std::vector<int>& concerned) {
+  std::vector<int> ranks;
+  if (world_size <= kMaxWatched) {
+    ranks.resize(static_cast<std::size_t>(world_size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+  } else {
+    const auto count = std::min<std::size_t>(concerned.size(), kMaxWatched);
+    ranks.assign(concerned.begin(), concerned.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  return ranks;
+}
+
+std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
+                                 const std::vector<RankActivity>& after, double still_s) {
+  std::vector<Stall> stalls;
+  for (const RankActivity& now : after) {
+    const auto earlier = std::find_if(before.begin(), before.end(),
+                                      [&](const RankActivity& b) { return b.rank == now.rank; });
+    if (earlier == before.end() || now.over) continue;
+    // What it counted before it fell silent says nothing about how long it has been.
+    if (earlier->ticks == now.ticks && earlier->changes == now.changes) {
+      stalls.push_back({now, true, 0});
+    } else if (stuck(now, still_s)) {
+      stalls.push_back({now, false, static_cast<double>(now.still) * Activity::kTick_s});
+    }
+  }
+  // How long: all ranks began to tick at about the same time.
+  std::uint64_t most = 0;
+  for (const RankActivity& now : after) most = std::max(most, now.ticks);
+  for (Stall& stall : stalls) {
+    if (stall.silent) {
+      stall.still_s = static_cast<double>(most - stall.rank.ticks) * Activity::kTick_s;
+    }
+  }
+  return silent_or_all(std::move(stalls));
+}
+
+std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, double still_s) {
+  std::uint64_t most = 0;
+  for (const RankActivity& rank : all) most = std::max(most, rank.ticks);
+  std::vector<Stall> stalls;
+  for (const RankActivity& rank : all) {
+    const double silent_s = static_cast<double>(most - rank.ticks) * Activity::kTick_s;
+    if (rank.over) continue;
+    if (silent_s >= still_s) {
+      stalls.push_back({rank, true, silent_s});
+    } else if (stuck(rank, still_s)) {
+      stalls.push_back({rank, false, static_cast<double>(rank.still) * Activity::kTick_s});
+    }
+  }
+  return silent_or_all(std::move(stalls));
+}
+
+std::string place_of(const RankActivity& rank) {
+  return rank.step > 0 ? fmt::format("{} of step {}", rank.text, rank.step) : rank.text;
+}
+
+std::string to_text(const std::vector<Stall>& stalls) {
+  std::string text;
+  for (const Stall& stall : stalls) {
+    if (!text.empty()) text += "; ";
+    text += stall.silent ? fmt::format("rank {} has been silent for {:.0f} s, in {}",
+                                       stall.rank.rank, stall.still_s, place_of(stall.rank))
+                         : fmt::format("rank {} has been for {:.0f} s in {}", stall.rank.rank,
+                                       stall.still_s, place_of(stall.rank));
+  }
+  return text;
+}
+
+}  // namespace copus

@@ -1,0 +1,80 @@
+#include "copus/train/health/watchdog.h"
+
+#include <chrono>
+
+#include "copus/train/health/stall.h"
+
+namespace copus {
+
+double longest_s(Doing doing, double limit_s) {
+  const bool patient =
+      doing == Doing::kStarting || doing == Doing::kSaving || doing == Doing::kLoading;
+  return patient ? 4 * limit_s : limit_s;
+}
+
+Watchdog::Watchdog(Activity& activity, WatchdogOptions options)
+    : activity_(activity), options_(std::move(options)), thread_([this] { run(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+bool Watchdog::sleep(int ticks) {
+  // Ticks, not a clock: a process that was stopped, or a machine that slept, has not stood still.
+  for (int i = 0; i < ticks; ++i) {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, std::chrono::duration<double>(options_.tick_s), [&] { return ending_; });
+    if (ending_) return false;
+    activity_.tick(++still_);
+  }
+  return true;
+}
+
+std::string Watchdog::suspects() {
+  if (activity_.folder().empty() || options_.world_size == 1) return "";
+  const std::vector<int> ranks = ranks_to_watch(options_.world_size, {});
+  const auto before = read_activities(activity_.folder(), ranks);
+  constexpr int kBetweenLooks = 4;  // ticks
+  if (!sleep(kBetweenLooks)) return "";
+  const auto after = read_activities(activity_.folder(), ranks);
+  std::vector<Stall> stalls = stalled_ranks(before, after, options_.limit_s / 4);
+  std::erase_if(stalls, [&](const Stall& stall) { return stall.rank.rank == activity_.rank(); });
+  return stalls.empty() ? "" : "; " + to_text(stalls);
+}
+
+void Watchdog::run() {
+  std::uint64_t seen = activity_.changes();
+  bool said = false;
+  while (sleep(1)) {
+    if (const std::uint64_t changes = activity_.changes(); changes != seen) {
+      seen = changes;
+      still_ = 0;
+      said = false;
+      continue;
+    }
+    const RankActivity now = activity_.read();
+    const double still_s = static_cast<double>(still_) * options_.tick_s;
+    const double longest = longest_s(now.doing, options_.limit_s);
+    const auto line = [&](const std::string& more) {
+      return fmt::format("rank {} has been {} {:.0f} s in {}{}", activity_.rank(),
+                         now.doing == Doing::kCommunicating ? "waiting" : "for", still_s,
+                         place_of(now), more);
+    };
+    if (!said && still_s >= longest / 2) {
+      said = true;
+      const std::string more = suspects();
+      if (activity_.changes() == seen) options_.say(line(more));
+    }
+    if (still_s >= 2 * longest) {
+      options_.give_up(line(fmt::format(", twice as long as --timeout lets it: ended")));
+      return;
+    }
+  }
+}
+
+}  // namespace copus

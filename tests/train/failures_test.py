@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""What goes wrong, and how a run goes on: real processes, real signals.
+
+    failures_test.py [--bin build/bin/copus] [Class[.test]…]
+"""
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+
+from fixture import END_S, START_S, TINY, LONG, RunTest, losses, main, of_kind, read_events
+
+OPERATION = r"(all-reduce|all-gather|reduce-scatter|send|receive|broadcast) number \d+ in group "
+PLACE = rf"(reading data|the (forward|backward) pass of micro-batch \d+|the optimizer|{OPERATION}.*|what comes between two steps)"
+
+
+class FailureTest(RunTest):
+    def checkpoints(self, run_dir="run"):
+        """Steps of those that are published."""
+        return sorted(int(path.name[5:]) for path in (self.folder / run_dir / "checkpoints").glob("step-*"))
+
+    def wait_for_checkpoint(self, run, after=0, run_dir="run"):
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and run.process.poll() is None:
+            if max(self.checkpoints(run_dir), default=0) > after:
+                return
+            time.sleep(0.05)
+        self.fail(f"no checkpoint: {' '.join(run.args)}\n{run.err}")
+
+    def tokens(self, name, values):
+        """Token files of uint16 as Megatron-LM lays them out: one document."""
+        (self.folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(values)}H", *values))
+        header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 1, 2)
+        (self.folder / f"{name}.idx").write_bytes(header + struct.pack("<iqqq", len(values), 0, 0, 1))
+
+
+class Restarted(FailureTest):
+    """A rank that dies is no end: the run goes on from its last checkpoint, to the same result."""
+
+    ARGS = (*TINY, "--steps", 60, "--ranks", 2, "--checkpoint-every", 10)
+
+    def test_killed_rank(self):
+        undisturbed = self.train(*self.ARGS, "--run-dir", "whole")
+        self.assertEqual(undisturbed.err, "")
+        run = self.start(*self.ARGS, "--max-restarts", 2, "--run-dir", "run")
+        self.wait_for_checkpoint(run)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.err, r"copus: restart 1 of 2 in 1 s, from the checkpoint of step \d+, 2 of 2 ranks: rank 1 was killed by signal 9 ")
+        restarts = of_kind(self.folder / "run", "restart")
+        self.assertEqual(len(restarts), 1)
+        self.assertRegex(restarts[0]["why"], "rank 1 was killed by signal 9")
+        self.assertGreater(restarts[0]["step"], 0)
+        # Steps after the checkpoint are there twice: as lost, and as done again.
+        last = {event["step"]: event["loss"] for event in of_kind(self.folder / "run", "step")}
+        self.assertEqual([last[step] for step in range(1, 61)], losses(self.folder / "whole"))
+        self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "steps")
+
+    def test_without_a_checkpoint_from_the_beginning(self):
+        run = self.start(*TINY, "--steps", 40, "--ranks", 2, "--checkpoint-every", "off", "--max-restarts", 1,
+                         "--run-dir", "run")  # fmt: skip
+        self.wait_for_step(run, 3)
+        os.kill(self.pid_of(0), signal.SIGKILL)
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.err, r"copus: restart 1 of 1 in 1 s, from the beginning, for there is no checkpoint, ")
+        self.assertEqual([e["step"] for e in of_kind(self.folder / "run", "step")][-40:], list(range(1, 41)))
+
+    def test_a_single_rank(self):
+        run = self.start(*TINY, "--steps", 60, "--checkpoint-every", 10, "--max-restarts", 1, "--run-dir", "run")
+        self.wait_for_checkpoint(run)
+        os.kill(self.pid_of(0), signal.SIGKILL)
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+
+    def test_no_progress_ends_it(self):
+        self.tokens("rare", [7] * 300 + [300] * 65 + [7] * 6000)
+        run = self.train(*TINY, *LONG, "--data", "rare.bin", "--held-out", 0, "--ranks", 2, "--max-restarts", 50,
+                         "--run-dir", "run", code=1)  # fmt: skip
+        self.assertEqual(run.err.count("copus: restart "), 3, run.err)
+        self.assertRegex(run.err.splitlines()[-1], "got 300; want 0 to 255.*; 3 restarts in a row have brought no new checkpoint")
+
+    def test_a_verdict_stands(self):
+        run = self.train(*TINY, "--steps", 3, "--until-loss", "0.5", "--ranks", 2, "--max-restarts", 5, "--run-dir",
+                         "run", code=1)  # fmt: skip
+        self.assertNotIn("restart", run.err)
+        self.assertRegex(run.err, "--until-loss: 0.5 is not reached")
+
+    def test_bad_input_is_not_tried_twice(self):
+        run = self.train(*TINY, "--steps", 3, "--data", "nosuch.txt", "--ranks", 2, "--max-restarts", 5, code=2)
+        self.assertEqual(run.err.count("\n"), 1)
+
+
+class Hung(FailureTest):
+    """A rank that stands still is named with what it was doing."""
+
+    TIMEOUT_S = 6
+
+    def test_named_and_done_without(self):
+        run = self.start(*TINY, "--steps", 60, "--ranks", 2, "--checkpoint-every", 10, "--timeout", f"{self.TIMEOUT_S}s",
+                         "--max-restarts", 1, "--run-dir", "run")  # fmt: skip
+        self.wait_for_checkpoint(run)
+        begin = time.monotonic()
+        os.kill(self.pid_of(1), signal.SIGSTOP)
+        while "restart 1 of 1" not in run.err and time.monotonic() < begin + END_S:
+            time.sleep(0.1)
+        # The limit, the roll call, and ten seconds for the one that does not answer.
+        self.assertLess(time.monotonic() - begin, 2 * self.TIMEOUT_S + 2 + 10 + 10)
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.err, rf"stalled: rank 0 has been waiting \d s in {OPERATION}.* of step \d+; rank 1 has been silent for \d+ s, in {PLACE}")
+        self.assertRegex(run.err, rf"missing: rank 1; rank 1 has been silent for \d+ s, in {PLACE}")
+
+    def test_nobody_waits_for_it(self):
+        run = self.start(*TINY, *LONG, "--max-restarts", 1, "--timeout", "3s", "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        stopped = self.pid_of(0)
+        os.kill(stopped, signal.SIGSTOP)
+        deadline = time.monotonic() + START_S
+        while not of_kind(self.folder / "run", "restart") and time.monotonic() < deadline:
+            self.assertIsNone(run.process.poll(), run.err)
+            time.sleep(0.2)
+        self.assertNotEqual(self.pid_of(0), stopped)
+        self.assertRegex(run.err, rf"copus: restart 1 of 1 in 1 s, .*: rank 0 has been silent for \d+ s, in {PLACE} of step \d+")
+        run.process.terminate()
+        run.wait(END_S)
+
+
+class Preempted(FailureTest):
+    """Whoever takes the machine away says so first: the run is saved, and goes on later."""
+
+    def check(self, number, code, *args):
+        run = self.start(*TINY, "--steps", 5000, *args, "--run-dir", "run")
+        self.wait_for_step(run, 3)
+        run.process.send_signal(number)
+        run.wait(END_S)
+        self.assertEqual(run.code, code, run.err)
+        self.assert_nothing_runs(patience=0)
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["event"], end["reason"]), ("end", "signal"))
+        self.assertEqual(self.checkpoints(), [end["step"]])
+        again = self.train("--resume", "--run-dir", "run", "--steps", end["step"] + 5)
+        self.assertEqual(read_events(self.folder / "run")[-1]["step"], end["step"] + 5, again.err)
+
+    def test_termination(self):
+        self.check(signal.SIGTERM, 0, "--ranks", 2)
+
+    def test_user_signal_to_a_single_process(self):
+        self.check(signal.SIGUSR1, 0)
+
+    def test_hangup(self):
+        self.check(signal.SIGHUP, 0, "--ranks", 2, "--plan", "tp=2")
+
+    def test_interrupt(self):
+        self.check(signal.SIGINT, 130, "--ranks", 2)
+
+    def test_one_rank_is_enough(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run")
+        self.wait_for_step(run, 3)
+        os.kill(self.pid_of(1), signal.SIGUSR1)
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(self.checkpoints(), [read_events(self.folder / "run")[-1]["step"]])
+
+    def test_a_reader_that_goes_away(self):
+        run = self.start(*TINY, "--steps", 30, "--ranks", 2, "--run-dir", "run", stdout=subprocess.PIPE)
+        run.process.stdout.close()
+        run.wait(START_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(read_events(self.folder / "run")[-1]["step"], 30)
+
+
+class Elastic(FailureTest):
+    """With fewer ranks the run goes on at the plan that is best for those."""
+
+    def go(self, ranks, batch, *args):
+        run = self.start(*TINY[:-1], batch, "--steps", 60, "--ranks", ranks, "--checkpoint-every", 10, "--max-restarts", 1,
+                         "--run-dir", "run", *args)  # fmt: skip
+        self.wait_for_checkpoint(run)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        return run.wait(2 * START_S + END_S)
+
+    def test_four_become_three(self):
+        run = self.go(4, 8, "--elastic", 2, "--plan", "tp=2,pp=2")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.err, "copus: restart 1 of 1 in 1 s, .*, 3 of 4 ranks: rank 1 was killed")
+        [restart] = of_kind(self.folder / "run", "restart")
+        self.assertEqual(restart["ranks"], 3)
+        last = of_kind(self.folder / "run", "step")[-1]
+        self.assertEqual(last["step"], 60)
+        if last["global_batch"] != 8:
+            self.assertRegex(run.err, rf"no layout of 3 ranks can train a batch of 8: going on with {last['global_batch']}")
+        # No sample twice, none left out.
+        self.assertEqual(last["samples"], restart["samples"] + (60 - restart["step"]) * last["global_batch"])
+
+    def test_too_few_are_left(self):
+        run = self.go(2, 8, "--elastic", 2)
+        self.assertEqual(run.code, 1, run.err)
+        self.assertRegex(run.err.splitlines()[-1], "1 of 2 ranks are left, and --elastic wants 2 at least")
+
+
+class BadSteps(FailureTest):
+    """A bad step changes no weight; what follows is as the user said."""
+
+    def noisy(self):
+        """A text that is soon known by heart, with noise in a few places: some are met after the first steps."""
+        values = [1, 2, 3, 4] * 16 * 600
+        noise = random.Random(1)
+        for at in range(64 * 50, 64 * 600, 64 * 100):
+            values[at : at + 64] = [noise.randrange(256) for _ in range(64)]
+        self.tokens("noisy", values)
+        return (*TINY, "--data", "noisy.bin", "--held-out", 0, "--lr", "3e-3", "--warmup-samples", 0, "--steps", 70,
+                "--spike", 20)  # fmt: skip
+
+    def test_spikes_are_left_out(self):
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                run_dir = f"run{ranks}"
+                run = self.train(*self.noisy(), "--on-bad-step", "skip", "--ranks", ranks, "--run-dir", run_dir)
+                bad = of_kind(self.folder / run_dir, "bad_step")
+                self.assertTrue(1 <= len(bad) <= 12, bad)
+                self.assertEqual({event["action"] for event in bad}, {"skip"})
+                for event in bad:
+                    self.assertRegex(event["why"], r"the loss is [\d.]+ deviations above ")
+                    self.assertEqual(event["samples"], event["step"] * 8)
+                steps = of_kind(self.folder / run_dir, "step")
+                self.assertEqual(len(steps) + len(bad), 70)
+                self.assertEqual(steps[-1]["samples"], 560)
+                self.assertIn("left out", run.out)
+
+    def test_a_spike_stops(self):
+        run = self.train(*self.noisy(), "--ranks", 2, "--run-dir", "run", code=1)
+        self.assertRegex(run.err, r"step \d+: loss .*: the loss is [\d.]+ deviations above .*; the weights are as after step \d+")
+        self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "spike")
+
+    def test_back_to_the_checkpoint_and_on_behind_the_bad_samples(self):
+        self.train(*self.noisy(), "--on-bad-step", "rollback", "--max-rollbacks", 12, "--checkpoint-every", 10, "--keep", 100,
+                   "--ranks", 2, "--run-dir", "run")  # fmt: skip
+        bad = of_kind(self.folder / "run", "bad_step")
+        self.assertTrue(1 <= len(bad) <= 12, bad)
+        for event in bad:
+            self.assertEqual(event["action"], "rollback")
+            # What is saved there is what was loaded.
+            before, here = self.folder / event["from"], self.folder / "run" / "checkpoints" / f"step-{event['step']}"
+            self.assertLess(int(before.name[5:]), event["step"])
+            for shard in "shard-0.safetensors", "shard-1.safetensors":
+                self.assertEqual((before / shard).read_bytes(), (here / shard).read_bytes())
+        self.assertEqual(read_events(self.folder / "run")[-1]["samples"], 560)
+
+    def test_what_does_not_recover_ends(self):
+        run = self.train(*TINY, "--steps", 500, "--lr", 100, "--clip", 0, "--warmup-samples", 0, "--on-bad-step", "skip",
+                         "--max-bad-steps", 3, "--ranks", 2, "--run-dir", "run", code=1)  # fmt: skip
+        self.assertRegex(run.err, r"step \d+: .* is not finite on rank \d; .*; 4 bad steps in a row, and --max-bad-steps lets 3 be left out")
+        actions = [event["action"] for event in of_kind(self.folder / "run", "bad_step")]
+        self.assertEqual(actions[-4:], ["skip", "skip", "skip", "stop"])
+        self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "not_finite")
+
+
+if __name__ == "__main__":
+    main()
