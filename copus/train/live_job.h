@@ -73,7 +73,7 @@ class LiveJob final : public Job {
   bool late_ = false;
   double late_step_s_ = 0;  // smoothed, in this configuration
   std::optional<double> trained_s_;
-  double held_up_s_ = 0;               // by the save that is under way
+  double waited_s_ = 0;                // for the save before the one under way
   std::optional<TrainerSaver> saver_;  // none: --checkpoint-every off
 };
 

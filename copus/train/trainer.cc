@@ -222,6 +222,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
     return result;
   }
 
+  if (before_change_) before_change_();
   const auto optimizer_begin = Clock::now();
   ++updates_;
   const double scale = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm

@@ -104,6 +104,10 @@ class Trainer {
   // exception is one after which the run cannot go on. REQUIRES: the plan is valid.
   MoveResult move(GroupCache& groups, const Configuration& to, const ReshardOptions& how = {});
 
+  // Called before weights or optimizer state change, or go elsewhere: who reads them in the
+  // background is through when it returns.
+  void set_before_change(std::function<void()> wait) { before_change_ = std::move(wait); }
+
   // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
   // happens there.
   void set_move_hook(std::function<void(const std::string&)> hook) { move_hook_ = std::move(hook); }
@@ -133,6 +137,7 @@ class Trainer {
   TrainerOptions options_;
   std::unique_ptr<Layout> layout_;
   std::function<void(const std::string&)> move_hook_;
+  std::function<void()> before_change_;
   std::int64_t updates_ = 0;
 };
 
