@@ -162,6 +162,10 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
        "tp=2,pp=2,…, a plan.json, or best: what is predicted to be fastest (default: dp over all "
        "ranks)");
   text("--global-batch", a.global_batch, "sequences per step (default: 32)");
+  text(
+      "--base-batch", a.base_batch,
+      "the batch that --lr is meant for: at another it is scaled by the square root of their ratio "
+      "(default: --global-batch)");
   text("--seq-len", a.seq_len, "tokens per sequence (default: the model's positions, at most 512)");
   text("--steps", a.steps, "stop after so many steps");
   text("--samples", a.samples, "stop after so many samples, rounded up to whole steps");
@@ -245,7 +249,7 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
   COPUS_TRY(const std::int64_t bucket, integer(args.bucket_mib, "--bucket-mib", 32, 1, 1 << 14));
   t.bucket_elements = bucket * 1024 * 1024 / 4;
   t.ranks_per_node = local_ranks;
-  t.base_batch = t.global_batch;
+  COPUS_TRY(t.base_batch, integer(args.base_batch, "--base-batch", t.global_batch, 1, 1 << 30));
   COPUS_TRY(t.noise_every, integer(args.noise_every, "--noise-every", 0, 1, kMany));
   COPUS_TRY_VOID(check_trainable(t));
   COPUS_TRY(run.adapt, resolve_adapt(args.adapt, t, plan_given(args), ranks));
@@ -289,6 +293,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
     put("plan", kBestPlan);
   }
   put("global-batch", t.global_batch);
+  if (t.base_batch != t.global_batch) put("base-batch", t.base_batch);
   put("seq-len", t.seq_len);
   if (run.steps) put("steps", *run.steps);
   if (run.samples) put("samples", *run.samples);

@@ -18,7 +18,7 @@ struct TrainArgs {
   std::string config;
   std::string model;
   std::vector<std::string> data;
-  std::string ranks, plan, global_batch, seq_len;
+  std::string ranks, plan, global_batch, base_batch, seq_len;
   std::string steps, samples, until_loss, for_time;
   std::string lr, min_lr, warmup_samples, decay_samples, weight_decay, beta1, beta2, eps, clip;
   std::string seed, device, precision, noise_every, held_out, eval_every, eval_samples;

@@ -72,7 +72,7 @@ Result<void> LiveJob::begin() {
   if (adaptation) {
     say(fmt::format(
         "adapting {}: {} configurations, batches {} to {}",
-        o_.adapt.controller.policy.adapt == Adapt::kBatch ? "the batch" : "batch and layout",
+        o_.adapt.controller.policy.adapt == Adapt::kFull ? "batch and layout" : "the batch",
         adaptation->candidates.size(), o_.adapt.lowest_batch, o_.adapt.highest_batch));
   }
   if (!start_.from.empty()) {

@@ -79,7 +79,7 @@ class LiveJob final : public Job {
   double late_step_s_ = 0;  // smoothed, in this configuration
   std::optional<double> trained_s_;
   bool save_now_ = false;
-  double held_up_s_ = 0;               // by the save that is under way
+  double waited_s_ = 0;                // for the save before the one under way
   std::optional<TrainerSaver> saver_;  // none: --checkpoint-every off
 };
 

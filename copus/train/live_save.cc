@@ -9,12 +9,14 @@ namespace copus {
 Result<void> LiveJob::save(const Controller* controller) {
   const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
   const auto begin = Clock::now();
+  double waited = 0;
   if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
-    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
+    waited = std::chrono::duration<double>(Clock::now() - begin).count();
     say(fmt::format("step {}  waited {} for the checkpoint of step {}", outcome_.steps,
                     human_seconds(waited), saved->step));
     COPUS_TRY_VOID(record_save(*saved));
   }
+  waited_s_ = waited;
   const TrainerOptions& t = trainer_.options();
   Json run = {{"data_hash", checksum_text(data_hash_)},
               {"data", checksum_text(data_fingerprint(data_))},
@@ -29,7 +31,6 @@ Result<void> LiveJob::save(const Controller* controller) {
   if (controller != nullptr) run["controller"] = controller->to_json();
   saver_->save(trainer_, manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run)));
   last_ = Clock::now();  // no part of the next step's time
-  held_up_s_ = std::chrono::duration<double>(last_ - begin).count();
   return {};
 }
 
@@ -49,7 +50,7 @@ Result<void> LiveJob::record_save(const SaveOutcome& saved) {
                            {"path", saved.error.empty() ? Json(saved.folder) : Json(nullptr)},
                            {"error", saved.error.empty() ? Json(nullptr) : Json(saved.error)},
                            {"bytes", saved.bytes},
-                           {"copy_s", held_up_s_},
+                           {"copy_s", waited_s_ + saver_->held_up_s()},
                            {"write_s", saved.write_s}});
 }
 

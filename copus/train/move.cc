@@ -35,6 +35,7 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to, const Resh
     return finish();
   }
 
+  if (before_change_) before_change_();
   // Until the second vote the old layout is only read.
   const Comm& world = *layout_->mesh.world;
   std::unique_ptr<Layout> fresh;

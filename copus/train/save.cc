@@ -1,6 +1,8 @@
 #include "copus/train/save.h"
 
+#include <chrono>
 #include <cstring>
+#include <future>
 
 #include "copus/train/state_views.h"
 
@@ -12,21 +14,33 @@ const Tensor& array_of(const Bucket& bucket, StateArray kind) {
   return kind == StateArray::kMoment1 ? bucket.moment1 : bucket.moment2;
 }
 
-// On the host straight from memory to memory: long copies there leave the caches alone.
-void copy_run(const FlatArray& array, const PlacedTensor& tensor, const Stripe& stripe,
-              const Tensor& out) {
-  if (!array.flat.is_cpu()) {
-    copy_blocks(block_views(array, tensor, stripe), out, Direction::kPack);
-    return;
-  }
+// Rows from memory to memory: long copies there leave the caches alone.
+struct RowCopy {
+  const float* from = nullptr;
+  float* to = nullptr;
+  std::int64_t rows = 0, columns = 0, stride = 0;
+};
+
+void add_copies(const FlatArray& array, const PlacedTensor& tensor, const Stripe& stripe, float* to,
+                std::vector<RowCopy>& copies) {
   const float* from = array.flat.data_ptr<float>() - array.begin;
-  float* to = out.data_ptr<float>();
   for (const Block& block : blocks_of(tensor, stripe)) {
-    for (std::int64_t row = 0; row < block.rows; ++row, to += block.columns) {
-      std::memcpy(to, from + block.offset + row * block.stride,
-                  static_cast<std::size_t>(block.columns) * sizeof(float));
+    copies.push_back({from + block.offset, to, block.rows, block.columns, block.stride});
+    to += block.rows * block.columns;
+  }
+}
+
+void run_copies(const std::vector<RowCopy>& copies) {
+  for (const RowCopy& copy : copies) {
+    for (std::int64_t row = 0; row < copy.rows; ++row) {
+      std::memcpy(copy.to + row * copy.columns, copy.from + row * copy.stride,
+                  static_cast<std::size_t>(copy.columns) * sizeof(float));
     }
   }
+}
+
+double since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
@@ -57,17 +71,25 @@ void TrainerSaver::prepare(const Trainer& trainer) {
   buffer_.zero_();  // every page is there now
 }
 
-void TrainerSaver::save(const Trainer& trainer, Manifest manifest) {
+void TrainerSaver::save(Trainer& trainer, Manifest manifest) {
   COPUS_CHECK(!saver_.busy());
+  const auto begin = std::chrono::steady_clock::now();
   prepare(trainer);
   const at::NoGradGuard no_grad;
   const TensorPlaces places(trainer.parameters(), model_tensors(trainer.options().model));
+  const bool on_host = trainer.options().device.is_cpu();
+  std::vector<RowCopy> copies;
   std::int64_t at = 0;
   for (const StateArray kind : kStateArrays) {
     for (const ShardRun& run : runs_) {
       const TensorPlaces::Place& place = places[run.tensor];
       const FlatArray array{array_of(*place.bucket, kind), place.bucket->owned_begin};
-      copy_run(array, *place.tensor, run.stripe, buffer_.narrow(0, at, run.stripe.size()));
+      const Tensor out = buffer_.narrow(0, at, run.stripe.size());
+      if (on_host) {
+        add_copies(array, *place.tensor, run.stripe, out.data_ptr<float>(), copies);
+      } else {
+        copy_blocks(block_views(array, *place.tensor, run.stripe), out, Direction::kPack);
+      }
       at += run.stripe.size();
     }
   }
@@ -75,7 +97,20 @@ void TrainerSaver::save(const Trainer& trainer, Manifest manifest) {
   job.parts = parts_;
   job.data = {buffer_.data_ptr<float>(), static_cast<std::size_t>(at)};
   job.manifest = std::move(manifest);
+  held_up_s_ = std::make_shared<double>(0);
+  if (on_host) {
+    job.ready = std::async(std::launch::async, [copies = std::move(copies)] {
+                  run_copies(copies);
+                }).share();
+    trainer.set_before_change([copied = job.ready, held_up_s = held_up_s_] {
+      if (copied.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return;
+      const auto asked = std::chrono::steady_clock::now();
+      copied.wait();
+      *held_up_s += since(asked);
+    });
+  }
   saver_.start(std::move(job));
+  *held_up_s_ += since(begin);
 }
 
 Manifest manifest_of(const Trainer& trainer, std::int64_t step, std::int64_t samples, Json run) {

@@ -1,6 +1,7 @@
 // A rank's share of a checkpoint: copied between two steps, written while the run goes on.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,9 +16,12 @@ class TrainerSaver {
 
   // Takes the memory that a save needs, so that the first one does not wait for it.
   void prepare(const Trainer& trainer);
-  // Between two steps, on all ranks alike: copies what this rank alone writes, and begins to write.
-  // `manifest`: all but its files. REQUIRES: !saver().busy().
-  void save(const Trainer& trainer, Manifest manifest);
+  // Between two steps, on all ranks alike. On the host what this rank alone writes is copied while
+  // the next step computes: only its update waits for the copy. `manifest`: all but its files.
+  // REQUIRES: !saver().busy().
+  void save(Trainer& trainer, Manifest manifest);
+  // What the run has waited for the last save: in save(), and before the update after it.
+  double held_up_s() const { return held_up_s_ ? *held_up_s_ : 0; }
   Saver& saver() { return saver_; }
 
  private:
@@ -30,6 +34,7 @@ class TrainerSaver {
   std::int64_t elements_ = 0;  // of one kind
   // Kept from one save to the next: pages that are new to a process cost more than the copy.
   Tensor buffer_;
+  std::shared_ptr<double> held_up_s_;
   Saver saver_;  // last: it reads the buffer until it is gone
 };
 

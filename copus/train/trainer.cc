@@ -217,6 +217,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
     return result;
   }
 
+  if (before_change_) before_change_();
   const Activity::Scope updates(mesh().world->activity(), Doing::kOptimizer);
   const auto optimizer_begin = Clock::now();
   ++updates_;

@@ -110,7 +110,14 @@ class Trainer {
   }
 
   // Before another takes this one's place. Nothing but that may follow.
-  void free_state() { layout_.reset(); }
+  void free_state() {
+    if (before_change_) before_change_();
+    layout_.reset();
+  }
+
+  // Called before weights or optimizer state change, or go elsewhere: who reads them in the
+  // background is through when it returns.
+  void set_before_change(std::function<void()> wait) { before_change_ = std::move(wait); }
 
   // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
   // happens there.
@@ -142,6 +149,7 @@ class Trainer {
   std::unique_ptr<Layout> layout_;
   std::function<void(const std::string&)> move_hook_;
   std::function<std::string(double, double)> judge_;
+  std::function<void()> before_change_;
   std::int64_t updates_ = 0;
 };
 

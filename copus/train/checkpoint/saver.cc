@@ -84,6 +84,7 @@ SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
   outcome.samples = job.manifest.samples;
   outcome.folder = checkpoint_folder(options_.run_dir, job.manifest.step);
   try {
+    if (job.ready.valid()) job.ready.get();
     const Result<std::int64_t> bytes = write(job, partial, outcome);
     if (bytes) {
       outcome.bytes = *bytes;

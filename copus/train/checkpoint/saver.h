@@ -25,8 +25,9 @@ struct SaverOptions {
 
 struct SaveJob {
   std::vector<ShardPart> parts;
-  std::span<const float> data;  // the parts, one after the other; stays until the save is over
-  Manifest manifest;            // its files are found out by rank 0; the others need the step alone
+  std::span<const float> data;     // the parts, one after the other; stays until the save is over
+  std::shared_future<void> ready;  // the data is all there; none: it is now
+  Manifest manifest;  // its files are found out by rank 0; the others need the step alone
 };
 
 struct SaveOutcome {
