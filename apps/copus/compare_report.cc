@@ -25,9 +25,10 @@ const PolicyResult* headline(const Comparison& comparison) {
   return nullptr;
 }
 
-// 71 -> "1:11", 5000 -> "1:23:20".
+// 7.1 -> "7.1 s", 171 -> "2:51", 5000 -> "1:23:20".
 std::string clock(double seconds) {
   if (!std::isfinite(seconds)) return "never";
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
   const auto whole = std::llround(seconds);
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
@@ -137,7 +138,7 @@ std::string compare_text(const CompareReport& report) {
   std::string text = fmt::format("{}, {} seed{} of each policy\n", report.title, report.seeds,
                                  report.seeds == 1 ? "" : "s");
   for (const std::string& line : report.assumed) text += fmt::format("  {}\n", line);
-  text += "\nTime to a loss (h:min:s), and how much faster than the fastest baseline:\n" +
+  text += "\nTime to a loss (h:min:s, or s), and how much faster than the fastest baseline:\n" +
           policies_table(comparison);
   const PolicyResult* copus = headline(comparison);
   if (copus == nullptr) return text;

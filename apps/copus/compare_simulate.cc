@@ -218,17 +218,25 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
                         *value);
   }
   COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
-                                                   sim.scenario.controller.policy.calibration,
-                                                   static_cast<double>(sim.job.global_batch)));
+                                                   sim.scenario.controller.policy.calibration));
   sim.scenario.world = std::move(recorded.world);
+  // Who fixes a layout here knows what was recorded.
+  std::stable_sort(sim.scenario.candidates.begin(), sim.scenario.candidates.end(),
+                   [&](const Candidate& a, const Candidate& b) {
+                     if (a.at.global_batch != b.at.global_batch)
+                       return a.at.global_batch < b.at.global_batch;
+                     return sim.scenario.world.step_s(a) < sim.scenario.world.step_s(b);
+                   });
   const LossCurve& curve = sim.scenario.world.curve;
   COPUS_TRY(sim.losses, resolve_losses(args.losses, curve));
   sim.assume(
-      "as {} recorded run{} show: loss from {:.2f} with a floor of {:.2f} (fit: {:.1f}%), critical "
-      "batch {} at a loss of {:g}, progress x (batch/{})^{:.2f}, step times of {} configurations",
-      runs.size(), runs.size() == 1 ? "" : "s", curve.start_loss, curve.floor,
-      100 * recorded.fitted.error, human_count(curve.critical_batch(sim.losses.back())),
-      sim.losses.back(), sim.job.global_batch, recorded.fitted.law.lr_exponent,
+      "as {} recorded run{} show: loss from {:.2f} to {:.2f}, progress to a loss {:.0f}% apart; "
+      "progress of a step 1/(1 + (Bcrit/B)^{:.2f})^(1/{:.2f}), critical batch {} at a loss of "
+      "{:g}; "
+      "step times of {} configurations",
+      runs.size(), runs.size() == 1 ? "" : "s", curve.start_loss, curve.knots.back().loss,
+      100 * recorded.fitted.spread, recorded.fitted.law.sharpness, recorded.fitted.law.sharpness,
+      human_count(curve.critical_batch(sim.losses.back())), sim.losses.back(),
       recorded.configurations);
   return {};
 }

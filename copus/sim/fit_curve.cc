@@ -9,29 +9,101 @@
 namespace copus {
 namespace {
 
-constexpr std::size_t kPoints = 120;  // of each run
+constexpr std::size_t kLevels = 40;   // losses at which the runs are compared
+constexpr double kProgressSd = 0.05;  // relative, of one run's progress to a loss
 
-// What is fitted, in this order: logarithms, but for the last.
-enum Parameter { kFloor, kScale, kExponent, kCritical, kCriticalExponent, kLr, kParameters };
+// What is fitted: the critical batch at the last loss and the sharpness, as logarithms, and how
+// fast the critical batch rises as the loss falls.
+enum Parameter { kCritical, kSharpness, kExponent, kParameters };
 
 struct Prior {
   double mean = 0;
   double sd = 1;
 };
 
-FittedCurve unpack(const Eigen::VectorXd& x, double start_loss, double base_batch) {
+FittedCurve unpack(const Eigen::VectorXd& x, double last_loss) {
   FittedCurve fitted;
-  LossCurve& curve = fitted.curve;
-  // Below where it begins, whatever is tried.
-  curve.floor = start_loss / (1 + std::exp(-x[kFloor]));
-  curve.scale = std::exp(x[kScale]);
-  curve.exponent = std::exp(x[kExponent]);
-  curve.start_loss = start_loss;
-  curve.critical_exponent = std::exp(x[kCriticalExponent]);
-  curve.critical_scale = std::exp(x[kCritical]);
-  fitted.law.lr_exponent = x[kLr];
-  fitted.law.base_batch = base_batch;
+  fitted.curve.critical_exponent = x[kExponent];
+  fitted.curve.critical_scale = std::exp(x[kCritical] + x[kExponent] * std::log(last_loss));
+  fitted.law.sharpness = std::exp(x[kSharpness]);
   return fitted;
+}
+
+// The recorded noise scale at a loss: the logarithms' mean near it; nothing where none was
+// recorded.
+std::optional<double> noise_at(const std::vector<RecordedRun>& runs, double loss) {
+  double sum = 0, n = 0;
+  for (const RecordedRun& run : runs) {
+    for (const RecordedStep& step : run.steps()) {
+      if (!step.gns || *step.gns <= 0 || step.smoothed > 1.05 * loss) continue;
+      sum += std::log(*step.gns);
+      n += 1;
+    }
+  }
+  if (n == 0) return std::nullopt;
+  return std::exp(sum / n);
+}
+
+// Losses that every run has passed, from the highest.
+std::vector<double> common_levels(const std::vector<RecordedRun>& runs) {
+  double highest = INFINITY, lowest = 0;
+  for (const RecordedRun& run : runs) {
+    double least = INFINITY, first = 0;
+    for (const RecordedStep& step : run.steps()) {
+      if (first == 0) first = step.smoothed;
+      least = std::min(least, step.smoothed);
+    }
+    highest = std::min(highest, first);
+    lowest = std::max(lowest, least);
+  }
+  std::vector<double> levels;
+  if (!(lowest > 0 && lowest < highest && std::isfinite(highest))) return levels;
+  for (std::size_t i = 0; i < kLevels; ++i) {
+    const double part = static_cast<double>(i) / (kLevels - 1);
+    levels.push_back(highest * std::pow(lowest / highest, part));
+  }
+  return levels;
+}
+
+// The logarithm of the progress that a run had made when it first was at each level. Progress
+// follows from the recorded losses, so no curve is needed.
+std::vector<double> progress_to(const RecordedRun& run, const std::vector<double>& levels,
+                                const FittedCurve& guess) {
+  std::vector<double> reached;
+  double progress = 0;
+  for (const RecordedStep& step : run.steps()) {
+    progress += guess.law.step(static_cast<double>(step.global_batch),
+                               guess.curve.critical_batch(step.smoothed));
+    while (reached.size() < levels.size() && step.smoothed <= levels[reached.size()] * (1 + 1e-9)) {
+      reached.push_back(std::log(progress));
+    }
+  }
+  return reached;
+}
+
+// By level.
+std::vector<double> mean_progress(const std::vector<std::vector<double>>& of_runs) {
+  std::vector<double> mean(of_runs.front().size());
+  for (const std::vector<double>& run : of_runs) {
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += run[i] / static_cast<double>(of_runs.size());
+    }
+  }
+  return mean;
+}
+
+// The highest loss that all runs had when their mean was of a whole window: above it, how many
+// samples were seen says more than what was learned.
+double first_whole(const std::vector<RecordedRun>& runs) {
+  double loss = INFINITY;
+  for (const RecordedRun& run : runs) {
+    for (const RecordedStep& step : run.steps()) {
+      if (step.samples < 2 * run.window()) continue;
+      loss = std::min(loss, step.smoothed);
+      break;
+    }
+  }
+  return loss;
 }
 
 class Residuals {
@@ -42,38 +114,29 @@ class Residuals {
   using JacobianType = Eigen::MatrixXd;
   enum { InputsAtCompileTime = Eigen::Dynamic, ValuesAtCompileTime = Eigen::Dynamic };
 
-  Residuals(const std::vector<RecordedRun>& runs, double start_loss, double base_batch,
+  Residuals(const std::vector<RecordedRun>& runs, std::vector<double> levels,
             std::vector<Prior> priors)
-      : runs_(runs), start_loss_(start_loss), base_batch_(base_batch), priors_(std::move(priors)) {
-    for (const RecordedRun& run : runs_) {
-      // The first tenth is warm-up of the learning rate and of the mean.
-      const std::size_t first = run.steps().size() / 10;
-      const std::size_t every = std::max<std::size_t>(1, (run.steps().size() - first) / kPoints);
-      std::vector<std::size_t> at;
-      for (std::size_t i = first; i < run.steps().size(); i += every) at.push_back(i);
-      points_ += at.size();
-      at_.push_back(std::move(at));
-    }
+      : runs_(runs), levels_(std::move(levels)), priors_(std::move(priors)) {
+    const double whole = first_whole(runs_);
+    for (const double level : levels_) compared_.push_back(level <= whole ? 1 : 0);
   }
 
   int inputs() const { return kParameters; }
-  int values() const { return static_cast<int>(points_) + kParameters; }
-  std::size_t points() const { return points_; }
+  int values() const { return static_cast<int>(runs_.size() * levels_.size()) + kParameters; }
+
+  std::vector<std::vector<double>> progress(const FittedCurve& guess) const {
+    std::vector<std::vector<double>> of_runs;
+    for (const RecordedRun& run : runs_) of_runs.push_back(progress_to(run, levels_, guess));
+    return of_runs;
+  }
 
   int operator()(const Eigen::VectorXd& x, Eigen::VectorXd& out) const {
-    const FittedCurve fitted = unpack(x, start_loss_, base_batch_);
+    const auto of_runs = progress(unpack(x, levels_.back()));
+    const std::vector<double> mean = mean_progress(of_runs);
     Eigen::Index row = 0;
-    for (std::size_t r = 0; r < runs_.size(); ++r) {
-      const std::vector<RecordedStep>& steps = runs_[r].steps();
-      double progress = 0, loss = start_loss_;
-      std::size_t next = 0;
-      for (std::size_t i = 0; i < steps.size() && next < at_[r].size(); ++i) {
-        const auto batch = static_cast<double>(steps[i].global_batch);
-        progress += fitted.law.step(batch, fitted.curve.critical_batch(loss));
-        loss = fitted.curve.loss_at(progress);
-        if (i != at_[r][next]) continue;
-        out[row++] = std::log(loss / steps[i].smoothed) / kLossSd;
-        ++next;
+    for (const std::vector<double>& run : of_runs) {
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        out[row++] = compared_[i] * (run[i] - mean[i]) / kProgressSd;
       }
     }
     for (std::size_t p = 0; p < priors_.size(); ++p) {
@@ -82,68 +145,73 @@ class Residuals {
     return 0;
   }
 
-  static constexpr double kLossSd = 0.01;  // of a smoothed loss
-
  private:
   const std::vector<RecordedRun>& runs_;
-  double start_loss_, base_batch_;
+  std::vector<double> levels_;
+  std::vector<double> compared_;  // 1 or 0, by level
   std::vector<Prior> priors_;
-  std::vector<std::vector<std::size_t>> at_;
-  std::size_t points_ = 0;
 };
+
+// Progress rises by a little at least from one level to the next.
+void set_knots(const std::vector<double>& levels, const std::vector<double>& log_progress,
+               LossCurve& curve) {
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const double least = i == 0 ? 0 : curve.knots.back().progress * (1 + 1e-6);
+    curve.knots.push_back({std::max(least, std::exp(log_progress[i])), levels[i]});
+  }
+  curve.start_loss = curve.knots.front().loss;
+}
 
 }  // namespace
 
-Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calibration,
-                              double base_batch) {
-  double start_loss = 0, last_loss = INFINITY, log_gns = 0, steps = 0;
-  double measured = 0, at_loss = 0;
+Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calibration) {
   for (const RecordedRun& run : runs) {
-    if (run.steps().empty()) continue;
-    start_loss = std::max(start_loss, run.steps().front().loss);
-    last_loss = std::min(last_loss, run.steps().back().smoothed);
-    steps = std::max(steps, static_cast<double>(run.steps().size()));
-    for (const RecordedStep& step : run.steps()) {
-      if (!step.gns || *step.gns <= 0) continue;
-      measured += 1;
-      log_gns += std::log(*step.gns);
-      at_loss += std::log(step.smoothed);
+    if (run.steps().size() < 20) {
+      return make_error("--from: got a run of {} steps; want 20 or more", run.steps().size());
     }
   }
-  if (steps < 20) return make_error("--from: got runs of {} steps at most; want 20 or more", steps);
-  if (!(last_loss < start_loss)) {
-    return make_error("--from: got losses that do not fall ({} to {}); want runs that learn",
-                      start_loss, last_loss);
+  const std::vector<double> levels = common_levels(runs);
+  if (levels.empty()) {
+    return make_error(
+        "--from: got runs with no loss in common; want runs that learn, and go as far as each "
+        "other");
   }
-  const double critical_exponent = 1 / 0.21;  // Kaplan's
-  double log_critical = std::log(calibration * base_batch), log_loss = std::log(last_loss);
-  if (measured > 0) {
-    log_critical = std::log(calibration) + log_gns / measured;
-    log_loss = at_loss / measured;
-  }
-  // critical = scale / loss^exponent there.
-  const std::vector<Prior> priors = {
-      {0, 2},  // the floor: half of the first loss, give or take all
-      {std::log(steps / 10), 3},
-      {std::log(0.5), 1},
-      {log_critical + critical_exponent * log_loss, 1.5},
-      {std::log(critical_exponent), 0.3},
-      {0, 0.25},
-  };
-  Eigen::VectorXd x(kParameters);
-  for (int p = 0; p < kParameters; ++p) x[p] = priors[static_cast<std::size_t>(p)].mean;
-  const Residuals residuals(runs, start_loss, base_batch, priors);
+  const double last_loss = levels.back();
+  const double largest_batch = static_cast<double>(runs.front().steps().back().global_batch);
+  const double believed = calibration * noise_at(runs, last_loss).value_or(largest_batch);
+  const std::vector<Prior> priors = {{std::log(believed), 1.5}, {0, 0.7}, {1, 1}};
+  const Residuals residuals(runs, levels, priors);
   Eigen::NumericalDiff<Residuals> differentiated(residuals);
-  Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Residuals>> solver(differentiated);
-  solver.parameters.maxfev = 4000;
-  solver.minimize(x);
-  if (!x.allFinite()) return make_error("--from: no loss curve fits these runs");
-  FittedCurve fitted = unpack(x, start_loss, base_batch);
-  Eigen::VectorXd last(residuals.values());
-  residuals(x, last);
-  const auto points = static_cast<Eigen::Index>(residuals.points());
-  fitted.error =
-      Residuals::kLossSd * std::sqrt(last.head(points).squaredNorm() / static_cast<double>(points));
+  // From several beginnings: far from the critical batch there is no slope to follow.
+  Eigen::VectorXd x(kParameters);
+  double least = INFINITY;
+  for (const double factor : {1.0, 0.25, 4.0}) {
+    for (const double sharpness : {1.0, 3.0}) {
+      Eigen::VectorXd tried(kParameters), out(residuals.values());
+      tried << std::log(believed * factor), std::log(sharpness), 1;
+      Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Residuals>> solver(differentiated);
+      solver.parameters.maxfev = 200;
+      solver.minimize(tried);
+      if (!tried.allFinite()) continue;
+      residuals(tried, out);
+      if (out.squaredNorm() < least) {
+        least = out.squaredNorm();
+        x = tried;
+      }
+    }
+  }
+  if (!std::isfinite(least)) return make_error("--from: no law of progress fits these runs");
+
+  FittedCurve fitted = unpack(x, last_loss);
+  const auto of_runs = residuals.progress(fitted);
+  const std::vector<double> mean = mean_progress(of_runs);
+  set_knots(levels, mean, fitted.curve);
+  double squares = 0;
+  for (const std::vector<double>& run : of_runs) {
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      squares += (run[i] - mean[i]) * (run[i] - mean[i]);
+  }
+  fitted.spread = std::sqrt(squares / static_cast<double>(of_runs.size() * mean.size()));
   return fitted;
 }
 

@@ -10,14 +10,13 @@ namespace copus {
 struct FittedCurve {
   LossCurve curve;
   ProgressLaw law;
-  double error = 0;  // root mean square, relative, of the runs' smoothed losses
+  double spread = 0;  // root mean square, relative, of the runs' progress to the same loss
 };
 
-// Least squares over the logarithm of the losses, by Levenberg and Marquardt. What the runs do not
-// tell stays near a prior: of runs that share one batch the critical batch is `calibration` times
-// the recorded noise scale. `base_batch`: the one that the learning rate is meant for. REQUIRES: a
-// run with steps.
-Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calibration,
-                              double base_batch);
+// The law under which all runs have made the same progress when they have the same loss, whatever
+// their batches: least squares over the logarithms, by Levenberg and Marquardt. What the runs do
+// not tell stays near a prior: the critical batch is `calibration` times the recorded noise scale,
+// as one run alone cannot tell. REQUIRES: runs.
+Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calibration);
 
 }  // namespace copus

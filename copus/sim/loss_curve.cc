@@ -12,14 +12,39 @@ double steps_to(const LossCurve& curve, double loss) {
   return curve.scale * std::pow(loss - curve.floor, -1 / curve.exponent);
 }
 
+// The knot that ends the piece that a value lies in.
+template <typename Before>
+std::size_t piece(const std::vector<LossKnot>& knots, const Before& before) {
+  std::size_t end = 1;
+  while (end + 1 < knots.size() && before(knots[end])) ++end;
+  return end;
+}
+
+double on_line(double x, double x0, double x1, double y0, double y1) {
+  return std::exp(std::log(y0) + (std::log(y1) - std::log(y0)) * (std::log(x) - std::log(x0)) /
+                                     (std::log(x1) - std::log(x0)));
+}
+
 }  // namespace
 
 double LossCurve::progress_at(double loss) const {
   COPUS_CHECK(loss > floor && loss <= start_loss);
+  if (!knots.empty()) {
+    const std::size_t end = piece(knots, [&](const LossKnot& knot) { return knot.loss > loss; });
+    const LossKnot &a = knots[end - 1], &b = knots[end];
+    return on_line(loss, a.loss, b.loss, a.progress, b.progress);
+  }
   return steps_to(*this, loss) - steps_to(*this, start_loss);
 }
 
 double LossCurve::loss_at(double progress) const {
+  if (!knots.empty()) {
+    if (progress <= knots.front().progress) return start_loss;
+    const std::size_t end =
+        piece(knots, [&](const LossKnot& knot) { return knot.progress < progress; });
+    const LossKnot &a = knots[end - 1], &b = knots[end];
+    return on_line(progress, a.progress, b.progress, a.loss, b.loss);
+  }
   return floor + std::pow(scale / (steps_to(*this, start_loss) + progress), exponent);
 }
 
@@ -28,7 +53,10 @@ double LossCurve::critical_batch(double loss) const {
 }
 
 double ProgressLaw::step(double batch, double critical_batch) const {
-  return std::pow(batch / base_batch, lr_exponent) / (1 + critical_batch / batch);
+  const double gain =
+      sharpness == 1 ? 1 / (1 + critical_batch / batch)
+                     : std::pow(1 + std::pow(critical_batch / batch, sharpness), -1 / sharpness);
+  return lr_exponent == 0 ? gain : gain * std::pow(batch / base_batch, lr_exponent);
 }
 
 LossCurve kaplan_curve(const ModelSpec& model, std::int64_t seq_len) {

@@ -5,10 +5,16 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "copus/spec/model_spec.h"
 
 namespace copus {
+
+struct LossKnot {
+  double progress = 0;
+  double loss = 0;
+};
 
 struct LossCurve {
   // loss = floor + (scale / progress)^exponent, in nats.
@@ -16,6 +22,9 @@ struct LossCurve {
   double scale = 1;
   double exponent = 1;
   double start_loss = 0;  // before the first step
+  // Not empty: the curve goes through these instead, straight in the logarithms, and on beyond the
+  // last as before it. Progress rises, losses fall; the first loss is start_loss.
+  std::vector<LossKnot> knots;
   // critical batch = critical_scale / loss^critical_exponent, in samples.
   double critical_scale = 1;
   double critical_exponent = 0;
@@ -34,6 +43,9 @@ struct ProgressLaw {
   // every larger one.
   double lr_exponent = 0;
   double base_batch = 1;
+  // How sudden the change is from steps that gain with their batch to steps that do not: 1/(1 +
+  // (Bcrit/B)^k)^(1/k). 1 in the law as published; live runs may show more.
+  double sharpness = 1;
 
   double step(double batch, double critical_batch) const;
 };

@@ -22,7 +22,9 @@ Result<void> RecordedRun::add(const Json& event, const std::string& where) {
     return add_step(event, where);
   } else if (kind == "reconfigure" && fields.boolean_or("done", true)) {
     ++switches_;
-    if (fields.text_or("from", "") != fields.text_or("to", "")) ++layout_switches_;
+    COPUS_TRY(const ParallelPlan from, parse_short_name(fields.text("from")));
+    COPUS_TRY(const ParallelPlan to, parse_short_name(fields.text("to")));
+    if (!same_placement(from, to)) ++layout_switches_;
     pause_s_ += fields.number_or("pause_s", 0, 0, kLong);
   }
   return fields.finish();

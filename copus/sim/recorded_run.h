@@ -37,6 +37,7 @@ class RecordedRun {
   // Whether the last loss was reached.
   bool reached() const { return crossings_.size() == losses_.size(); }
   const std::vector<RecordedStep>& steps() const { return steps_; }
+  std::int64_t window() const { return window_; }
   const Json& start() const { return start_; }  // the first event; null: none
   double smoothed() const { return steps_.empty() ? 0 : steps_.back().smoothed; }
   // As a simulated run's.

@@ -38,10 +38,9 @@ double mean(const std::vector<double>& values) {
 }  // namespace
 
 Result<RecordedWorld> recorded_world(const std::vector<RecordedRun>& runs,
-                                     const std::vector<Candidate>& candidates, double believed,
-                                     double base_batch) {
+                                     const std::vector<Candidate>& candidates, double believed) {
   RecordedWorld out;
-  COPUS_TRY(out.fitted, fit_curve(runs, believed, base_batch));
+  COPUS_TRY(out.fitted, fit_curve(runs, believed));
   out.world.curve = out.fitted.curve;
   out.world.law = out.fitted.law;
 

@@ -19,7 +19,6 @@ struct RecordedWorld {
 // corrected by them. `candidates` are predictions for the same model and machine. `believed`: what
 // the critical batch is over the noise scale where the runs cannot tell.
 Result<RecordedWorld> recorded_world(const std::vector<RecordedRun>& runs,
-                                     const std::vector<Candidate>& candidates, double believed,
-                                     double base_batch);
+                                     const std::vector<Candidate>& candidates, double believed);
 
 }  // namespace copus

@@ -92,7 +92,6 @@ Result<void> LiveJob::begin() {
 Result<void> LiveJob::record_begin() const {
   if (recorder_ == nullptr) return {};
   const TrainerOptions& t = trainer_.options();
-  const std::optional<Adaptation>& adaptation = start_.adaptation;
   if (start_.resumed) {
     return recorder_->write(
         "restart", {{"step", start_.step},
@@ -116,7 +115,7 @@ Result<void> LiveJob::record_begin() const {
                 {"data_tokens", data_.tokens()},
                 {"peak_flops", o_.peak ? Json(o_.peak->v) : Json(nullptr)},
                 {"adapt", to_string(o_.adapt.controller.policy.adapt)},
-                {"cluster", adaptation ? cluster_to_json(adaptation->cluster) : Json(nullptr)}});
+                {"cluster", start_.cluster ? cluster_to_json(*start_.cluster) : Json(nullptr)}});
 }
 
 Result<StepReport> LiveJob::step() {

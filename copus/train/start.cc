@@ -128,6 +128,7 @@ Result<RunStart> prepare_run(GroupCache& groups, const RunOptions& options,
   if (options.adapt.on()) keep_freed_memory();
   if (!options.adapt.on() && !options.adapt.choose_plan) return start;
   COPUS_TRY(start.adaptation, prepare_adaptation(options.adapt, groups, trainer));
+  start.cluster = start.adaptation->cluster;
   if (!options.adapt.on()) start.adaptation.reset();  // the plan was all there was to decide
   return start;
 }

@@ -12,6 +12,7 @@ namespace copus {
 
 struct RunStart {
   std::unique_ptr<Trainer> trainer;
+  std::optional<ClusterSpec> cluster;  // that layouts were chosen for, here or later
   std::optional<Adaptation> adaptation;
 
   // What was reached: nothing, or what the checkpoint has.
