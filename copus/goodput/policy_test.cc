@@ -154,7 +154,9 @@ TEST(Policy, NoMoveIsBelowItsBars) {
     const bool stays = same_placement(to->at.plan, situation.now.at.plan);
     in_place += stays ? 1 : 0;
     EXPECT_GE(gain, stays ? options.batch_margin : options.margin);
-    if (!stays) EXPECT_GT(gain, options.caution * to->relative_sd);
+    if (!stays) {
+      EXPECT_GT(gain, options.caution * to->relative_sd);
+    }
     for (const double off : {-1, 1}) {  // twice the estimate's standard deviation, either way
       Situation other = situation;
       const double sd = std::log(situation.noise->spread()) / (2 * 1.96);
