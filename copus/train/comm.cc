@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -183,6 +184,30 @@ void Comm::connect() const {
   token.item<float>();
 }
 
+namespace {
+
+// The same where the store may be out of reach, with the network that failed: its calls have no
+// limit of their own. Nothing: no answer in time.
+std::optional<std::vector<int>> missing_in_time(const Rendezvous& where,
+                                                const std::vector<int>& members,
+                                                const std::string& operation) {
+  auto answer = std::make_shared<std::promise<std::vector<int>>>();
+  std::future<std::vector<int>> found = answer->get_future();
+  std::thread([answer, store = where.store, members, self = where.rank, operation] {
+    try {
+      answer->set_value(missing_members(*store, members, self, operation));
+    } catch (...) {
+      answer->set_exception(std::current_exception());
+    }
+  }).detach();
+  if (found.wait_for(kRollCall + std::chrono::seconds(1)) != std::future_status::ready) {
+    return std::nullopt;
+  }
+  return found.get();
+}
+
+}  // namespace
+
 void Comm::fail(Operation operation, std::int64_t number, const std::string& why) const {
   Activity& own = activity();
   own.over();
@@ -192,10 +217,15 @@ void Comm::fail(Operation operation, std::int64_t number, const std::string& why
   try {
     const std::string key =
         fmt::format("{}/{}/{}/{}", name_, fmt::join(members_, ","), to_string(operation), number);
-    const std::vector<int> missing =
-        missing_members(*rendezvous_.store, members_, rendezvous_.rank, key);
-    who = missing.empty() ? "every member reached it"
-                          : fmt::format("missing: rank {}", fmt::join(missing, ", "));
+    const std::optional<std::vector<int>> missing = missing_in_time(rendezvous_, members_, key);
+    if (!missing) {
+      who =
+          "no answer from the ranks' meeting point: rank 0, or the launcher that serves it, is out "
+          "of reach";
+    } else {
+      who = missing->empty() ? "every member reached it"
+                             : fmt::format("missing: rank {}", fmt::join(*missing, ", "));
+    }
   } catch (const std::exception& error) {
     who = fmt::format("who is missing is not known: the ranks' meeting point is gone ({})",
                       first_line(error));
