@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "copus/base/text.h"
+#include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/watchdog.h"
 #include "copus/train/live_job.h"
 #include "copus/train/start.h"
@@ -127,6 +128,13 @@ Result<void> record_end(Recorder& recorder, const RunOutcome& outcome) {
                          {"pause_s", outcome.pause_s}});
 }
 
+// Where a run that failed can go on.
+std::string last_checkpoint(const std::string& run_dir) {
+  const auto saved = list_checkpoints(run_dir);
+  if (!saved || saved->empty()) return "";
+  return fmt::format("; the last checkpoint is {}", saved->back().folder);
+}
+
 }  // namespace
 
 Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, Progress* progress,
@@ -193,7 +201,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   };
   const auto fail = [&](const std::string& why) {
     outcome.reason = "failed";
-    outcome.error = why;
+    outcome.error = why + (rank == 0 ? last_checkpoint(options.run_dir) : "");
     activity.over();
   };
   try {
