@@ -123,7 +123,8 @@ int run_import(const ImportArgs& args) {
                    ? std::string()
                    : fmt::format(" and {} more", imported->ignored.size() - 1));
   }
-  fmt::print("to go on: copus train --resume --run-dir {} --model {}\n", args.run_dir, args.folder);
+  fmt::print("to go on: copus train --resume --run-dir {} --model {} --steps 100\n", args.run_dir,
+             args.folder);
   return kOk;
 }
 

@@ -31,17 +31,21 @@ void add_checkpoint_options(CLI::App& command, CheckpointArgs& a) {
       ->group("Checkpoints");
 }
 
+void note_given(TrainArgs& args) {
+  CheckpointArgs& given = args.checkpoint;
+  given.model_given = !args.model.empty();
+  given.plan_given = !args.plan.empty();
+  given.batch_given = !args.global_batch.empty();
+  given.lr_given = !args.lr.empty() || !args.base_batch.empty();
+  given.data_given =
+      !args.data.empty() || !args.seq_len.empty() || !args.seed.empty() || !args.held_out.empty();
+}
+
 Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
                                   const std::optional<RankEnvironment>& environment) {
   CheckpointArgs& given = args.checkpoint;
   if (!given.resume) return {};
   if (args.run_dir.empty()) return make_error("--run-dir: missing; want the run to --resume");
-  given.model_given = !args.model.empty();
-  given.plan_given = !args.plan.empty();
-  given.batch_given = !args.global_batch.empty();
-  given.lr_given = !args.lr.empty();
-  given.data_given =
-      !args.data.empty() || !args.seq_len.empty() || !args.seed.empty() || !args.held_out.empty();
   const std::string path = (std::filesystem::path(args.run_dir) / "config.toml").string();
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) {

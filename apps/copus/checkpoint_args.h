@@ -25,6 +25,8 @@ struct CheckpointArgs {
 
 void add_checkpoint_options(CLI::App& command, CheckpointArgs& args);
 
+// Before any file is read: what the command line itself says.
+void note_given(TrainArgs& args);
 // Takes what the command line does not give from RUN/config.toml. A plan for another number of
 // ranks than are asked for now is left out.
 Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,

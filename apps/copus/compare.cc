@@ -63,7 +63,7 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::vector<std::s
   command->add_option("--losses", a.losses, "losses to reach, in nats (default: 5, 4.5, 4, 3.5, 3)")
       ->delimiter(',')
       ->check(not_empty());
-  text("--seeds", a.seeds, "runs of each policy (default: 5)");
+  text("--seeds", a.seeds, "runs of each policy (default: 5, live 3)");
   text("--plot", a.plot, "loss, batch and layout over time, as SVG");
   const auto live = [&](const char* flag, std::string& value, const char* help) {
     return text(flag, value, help)->group("Live");

@@ -35,6 +35,7 @@ struct LiveOptions {
   std::vector<double> losses;
   std::int64_t window = 0;
   double limit_s = 600;
+  std::vector<std::string> flags;  // that `copus train` has too, as given here
 };
 
 // A child process that does not outlive this one's interest in it.
@@ -175,6 +176,7 @@ Result<RecordedRun> train(const LiveOptions& o, const std::string& name, std::in
                                       "off",
                                       "--for",
                                       fmt::format("{}s", o.limit_s)};
+  command.insert(command.end(), o.flags.begin(), o.flags.end());
   command.insert(command.end(), flags.begin(), flags.end());
   RecordedRun run(o.losses, o.window);
   COPUS_TRY(Child child, Child::start(command, log));
@@ -204,7 +206,11 @@ Result<RecordedRun> train(const LiveOptions& o, const std::string& name, std::in
 std::string layout_text(const RecordedRun& run) {
   if (run.steps().empty()) return "";
   const ParallelPlan& p = run.steps().front().plan;
-  return fmt::format("dp={},tp={},pp={},vp={},zero={}", p.dp, p.tp, p.pp, p.vp, p.zero);
+  std::string text =
+      fmt::format("dp={},tp={},pp={},vp={},zero={},sp={},recompute={},schedule={}", p.dp, p.tp,
+                  p.pp, p.vp, p.zero, p.sp ? 1 : 0, to_string(p.recompute), to_string(p.schedule));
+  if (!p.stage_layers.empty()) text += fmt::format(",split={}", fmt::join(p.stage_layers, "-"));
+  return text;
 }
 
 std::string default_folder() {
@@ -237,14 +243,52 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
   if (!args.limit.empty()) {
     COPUS_TRY(o.limit_s, parse_duration(args.limit, "--limit"));
   }
-  o.folder = args.run_dir.empty() ? default_folder() : args.run_dir;
-  std::error_code failed;
-  std::filesystem::create_directories(o.folder, failed);
-  if (failed) return make_error("--run-dir: got {}; {}", o.folder, failed.message());
-  if (!std::filesystem::is_empty(o.folder, failed)) {
-    return make_error("--run-dir: got {}, which is not empty; want a new folder", o.folder);
+  const std::pair<const char*, const std::string*> passed_on[] = {
+      {"--model", &args.job.model},
+      {"--cluster", &args.job.cluster},
+      {"--seq-len", &args.job.seq_len},
+      {"--precision", &args.job.precision},
+      {"--goodput", &args.policy.goodput},
+      {"--margin", &args.policy.margin},
+      {"--batch-margin", &args.policy.batch_margin},
+      {"--calibration", &args.policy.calibration},
+      {"--decide-every", &args.policy.decide_every},
+      {"--dwell", &args.policy.dwell},
+      {"--horizon", &args.policy.horizon},
+      {"--probe", &args.policy.probe},
+      {"--caution", &args.policy.caution},
+      {"--fix", &args.policy.fix}};
+  for (const auto& [flag, value] : passed_on) {
+    if (!value->empty()) o.flags.insert(o.flags.end(), {flag, *value});
   }
+  o.folder = args.run_dir.empty() ? default_folder() : args.run_dir;
   return o;
+}
+
+Result<void> make_folder(const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return make_error("--run-dir: got {}; {}", folder, failed.message());
+  if (!std::filesystem::is_empty(folder, failed)) {
+    return make_error("--run-dir: got {}, which is not empty; want a new folder", folder);
+  }
+  return {};
+}
+
+// Options of a simulated world that were given to a live comparison.
+std::string not_used(const CompareArgs& args) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] :
+       {std::pair("--law", &args.law), std::pair("--step-error", &args.step_error),
+        std::pair("--true-calibration", &args.true_calibration),
+        std::pair("--noise-rank", &args.noise_rank), std::pair("--pause", &args.pause),
+        std::pair("--failures-every", &args.failures_every),
+        std::pair("--save-every", &args.save_every), std::pair("--save-cost", &args.save_cost),
+        std::pair("--restart", &args.restart)}) {
+    if (!value->empty()) names.emplace_back(name);
+  }
+  if (!args.from.empty()) names.emplace_back("--from");
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -268,6 +312,8 @@ Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seed
             parse_policies(names, batch_ladder(batches.lowest, batches.highest)));
   for (const Policy& policy : policies) o.late_batch = std::max(o.late_batch, policy.batch);
   for (const Policy& policy : policies) COPUS_TRY_VOID(policy_flags(policy, o, "any"));
+  o.flags.insert(o.flags.end(), {"--batch-range", range});
+  COPUS_TRY_VOID(make_folder(o.folder));
 
   std::vector<std::vector<SimOutcome>> runs(policies.size());
   std::string late_plan;
@@ -295,6 +341,9 @@ Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seed
   report.assumed.push_back(fmt::format(
       "learning rate: the file's at batch {}, by the square-root rule at others", o.start_batch));
   report.assumed.push_back(fmt::format("the runs are in {}", o.folder));
+  if (const std::string unused = not_used(args); !unused.empty()) {
+    report.assumed.push_back("not used without --simulate: " + unused);
+  }
   return report;
 }
 

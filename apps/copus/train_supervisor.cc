@@ -170,6 +170,7 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
 
   const std::string folder = activity_folder(run.run_dir);
   Restarts restarts(options, ranks, step_of(newest_checkpoint(run.run_dir)));
+  const int first_ranks = ranks;
   std::string why_again;
   for (;;) {
     std::error_code ignored;
@@ -197,7 +198,8 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
     command = resuming(args, run, command);
-    if (next->ranks != ranks) shrink(run.trainer, from, next->ranks, command);
+    // Until the run has written its own config.toml it does not know of ranks that are gone.
+    if (next->ranks != first_ranks) shrink(run.trainer, from, next->ranks, command);
     ranks = next->ranks;
     const Result<std::optional<int>> signal = sleep_until_signal(next->wait_s);
     if (signal && *signal) {

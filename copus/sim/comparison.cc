@@ -37,12 +37,18 @@ Speedup speedup_of(const std::vector<Policy>& policies,
                    const std::vector<std::vector<SimOutcome>>& runs, std::size_t policy,
                    std::size_t losses) {
   Speedup out;
+  bool lost = false;  // a baseline got there, this one did not
   std::vector<std::vector<double>> by_seed(runs[policy].size());
   for (std::size_t l = 0; l < losses; ++l) {
     std::vector<double> percent, throughput, efficiency, pauses;
     for (std::size_t s = 0; s < runs[policy].size(); ++s) {
       const SimOutcome* base = fastest_run(policies, runs, s, l);
-      if (base == nullptr || l >= runs[policy][s].crossings.size()) continue;
+      if (base == nullptr) continue;
+      if (l >= runs[policy][s].crossings.size()) {
+        lost = true;
+        percent.clear();
+        break;
+      }
       const SimPoint& ours = runs[policy][s].crossings[l];
       const SimPoint& theirs = base->crossings[l];
       percent.push_back(100 * (theirs.t / ours.t - 1));
@@ -61,7 +67,11 @@ Speedup speedup_of(const std::vector<Policy>& policies,
   for (const std::vector<double>& seed : by_seed) {
     if (!seed.empty()) averages.push_back(mean(seed));
   }
-  if (averages.empty()) return out;
+  if (averages.empty() || lost) {
+    // No number says how much slower one is that never arrives.
+    out.average = out.low = out.high = out.peak = std::nan("");
+    return out;
+  }
   out.average = mean(averages);
   out.low = *std::min_element(averages.begin(), averages.end());
   out.high = *std::max_element(averages.begin(), averages.end());

@@ -16,13 +16,14 @@ struct Reached {
   double samples = 0;
 };
 
-// Over the fastest baseline of the same seed, in percent: 10 is 1.1 times as fast.
+// Over the fastest baseline of the same seed, in percent: 10 is 1.1 times as fast. Not a number
+// where a baseline reached a loss that this policy did not: then there is no average either.
 struct Speedup {
   std::vector<double> by_loss;            // mean over seeds
   double average = 0, low = 0, high = 0;  // over losses; its spread over seeds
   double peak = 0;                        // largest of by_loss
-  // Of the average: what came from more samples a second, from fewer samples, and what switches
-  // took. Factors; their product is 1 + average/100 where there is one loss.
+  // By loss, means over seeds: what came from more samples a second, from fewer samples, and what
+  // switches took. In each seed the speedup is their product.
   std::vector<double> throughput, efficiency, pauses;
 };
 

@@ -46,6 +46,13 @@ Placements placements_of(const std::vector<Candidate>& candidates) {
   return found;
 }
 
+// What checkpoints and failures make of a second, on average: of an interval half is lost.
+double stretch(const FailureOptions& f) {
+  if (f.between_s <= 0) return 1;
+  return (1 + f.checkpoint_s / f.checkpoint_every_s) *
+         (1 + (f.checkpoint_every_s / 2 + f.restart_s) / f.between_s);
+}
+
 // Where the best way to a configuration came from, at one point of the grid.
 struct Came {
   std::size_t from;
@@ -60,7 +67,8 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
   const Placements placements = placements_of(candidates);
   const std::size_t n = candidates.size(), m = placements.first.size();
   std::vector<double> step_s(n), pause(m * m);
-  for (std::size_t c = 0; c < n; ++c) step_s[c] = world.step_s(candidates[c]);
+  for (std::size_t c = 0; c < n; ++c)
+    step_s[c] = world.step_s(candidates[c]) * stretch(world.failures);
   for (std::size_t a = 0; a < m; ++a) {
     for (std::size_t b = 0; b < m; ++b) {
       pause[a * m + b] = a == b ? world.in_place_pause_s

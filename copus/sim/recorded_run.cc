@@ -18,6 +18,9 @@ Result<void> RecordedRun::add(const Json& event, const std::string& where) {
   if (kind == "start") {
     begin_ = t;
     start_ = event;
+  } else if (kind == "restart") {
+    // Another process, whose clock began anew: time goes on from the last step that was seen.
+    begin_ = t - seen_s_;
   } else if (kind == "step") {
     return add_step(event, where);
   } else if (kind == "reconfigure" && fields.boolean_or("done", true)) {
@@ -42,16 +45,15 @@ Result<void> RecordedRun::add_step(const Json& event, const std::string& where) 
   if (fields.has("gns")) step.gns = fields.number("gns", 0, kLong);
   COPUS_TRY_VOID(fields.finish());
   COPUS_TRY(step.plan, parse_short_name(plan));
-  while (!steps_.empty() && steps_.back().samples >= step.samples) steps_.pop_back();
-
-  recent_.emplace_back(step.global_batch, step.loss);
-  recent_samples_ += step.global_batch;
-  recent_sum_ += static_cast<double>(step.global_batch) * step.loss;
-  while (recent_samples_ - recent_.front().first >= window_) {
-    recent_samples_ -= recent_.front().first;
-    recent_sum_ -= static_cast<double>(recent_.front().first) * recent_.front().second;
-    recent_.pop_front();
+  seen_s_ = step.t;
+  if (!steps_.empty() && steps_.back().samples >= step.samples) {
+    while (!steps_.empty() && steps_.back().samples >= step.samples) steps_.pop_back();
+    recent_.clear();
+    recent_samples_ = 0;
+    recent_sum_ = 0;
+    for (const RecordedStep& kept : steps_) smooth(kept);
   }
+  smooth(step);
   step.smoothed = recent_sum_ / static_cast<double>(recent_samples_);
   while (crossings_.size() < losses_.size() && recent_samples_ >= window_ &&
          step.smoothed <= losses_[crossings_.size()]) {
@@ -60,6 +62,17 @@ Result<void> RecordedRun::add_step(const Json& event, const std::string& where) 
   }
   steps_.push_back(std::move(step));
   return {};
+}
+
+void RecordedRun::smooth(const RecordedStep& step) {
+  recent_.emplace_back(step.global_batch, step.loss);
+  recent_samples_ += step.global_batch;
+  recent_sum_ += static_cast<double>(step.global_batch) * step.loss;
+  while (recent_samples_ - recent_.front().first >= window_) {
+    recent_samples_ -= recent_.front().first;
+    recent_sum_ -= static_cast<double>(recent_.front().first) * recent_.front().second;
+    recent_.pop_front();
+  }
 }
 
 Result<void> RecordedRun::read(const std::string& path) {

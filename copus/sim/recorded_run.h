@@ -45,10 +45,12 @@ class RecordedRun {
 
  private:
   Result<void> add_step(const Json& event, const std::string& where);
+  void smooth(const RecordedStep& step);
 
   std::vector<double> losses_;
   std::int64_t window_;
   double begin_ = 0;
+  double seen_s_ = 0;  // t of the last step, those that were lost too
   Json start_;
   std::vector<RecordedStep> steps_;
   std::deque<std::pair<std::int64_t, double>> recent_;  // batch and loss

@@ -15,6 +15,7 @@ SimJob::SimJob(const World& world, const SimOptions& options, Candidate start,
       options_(options),
       find_(std::move(find)),
       random_(options.seed),
+      failures_(options.seed ^ 0x9e3779b97f4a7c15ULL),
       now_(std::move(start)),
       step_s_(world.step_s(now_)),
       loss_(world.curve.start_loss),
@@ -28,7 +29,7 @@ bool SimJob::done() const { return outcome_.reached || steps_taken_ >= options_.
 
 double SimJob::seconds_to_failure() {
   if (world_.failures.between_s <= 0) return INFINITY;
-  return std::exponential_distribution<double>(1 / world_.failures.between_s)(random_);
+  return std::exponential_distribution<double>(1 / world_.failures.between_s)(failures_);
 }
 
 Result<StepReport> SimJob::step() {

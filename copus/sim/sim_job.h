@@ -101,6 +101,7 @@ class SimJob final : public Job {
   SimOptions options_;
   std::function<const Candidate&(const Configuration&)> find_;
   std::mt19937_64 random_;
+  std::mt19937_64 failures_;  // of their own: every policy of a seed meets the same
   Candidate now_;
   double step_s_;
   double steps_taken_ = 0;  // those done again too

@@ -36,6 +36,8 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
       data_hash_(start.data_hash) {
   outcome_.steps = start.step;
   outcome_.samples = start.samples;
+  outcome_.loss = start.loss.value_or(0);
+  saved_step_ = start.step;
   trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
   if (!options.checkpoint.save) return;
   SaverOptions saver;
@@ -151,7 +153,8 @@ Result<StepReport> LiveJob::step() {
 Result<void> LiveJob::follow() {
   while (!done()) {
     COPUS_TRY(const StepReport report, step());
-    if (!done()) COPUS_TRY_VOID(conclude(nullptr));
+    if (done()) return save_what_is_left(nullptr);
+    COPUS_TRY_VOID(conclude(nullptr));
     const bool decides = o_.adapt.on() && Controller::due(o_.adapt.controller, report.step);
     if (done() || !decides) continue;
     const std::string command = from_rank_0(*trainer_.mesh().world, trainer_.options().device, "");
@@ -165,7 +168,7 @@ Result<void> LiveJob::follow() {
 
 Result<void> LiveJob::observed(const StepReport& step, const std::optional<NoiseTerms>& /*terms*/,
                                const Controller& controller) {
-  if (done()) return {};
+  if (done()) return save_what_is_left(&controller);
   if (!result_.is_bad()) COPUS_TRY_VOID(record_step(step, controller));
   return conclude(&controller);
 }
@@ -192,10 +195,12 @@ Result<void> LiveJob::conclude(const Controller* controller) {
   const bool last_sample = o_.samples && outcome_.samples >= *o_.samples;
   const bool stopping = last_step || last_sample || result_.asked_to_stop > 0;
   const bool evaluates = o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
+  // Who asks a run to stop may not wait long: what it has reached comes first.
+  if (result_.asked_to_stop > 0) COPUS_TRY_VOID(save_what_is_left(controller));
   if (evaluates) COPUS_TRY_VOID(evaluate());
-  if (done()) return {};
-  const double reached =
-      o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : outcome_.loss;
+  if (done()) return save_what_is_left(controller);
+  const double of_step = result_.is_bad() ? INFINITY : outcome_.loss;
+  const double reached = o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : of_step;
   if (o_.until_loss && reached <= *o_.until_loss) {
     outcome_.reason = "loss";
   } else if (last_step) {
@@ -212,9 +217,9 @@ Result<void> LiveJob::conclude(const Controller* controller) {
     COPUS_TRY_VOID(record_save(*saved));
   }
   const std::int64_t every = o_.checkpoint.every;
-  const bool due = every > 0 && outcome_.steps % every == 0;
-  if (done() || due || std::exchange(save_now_, false)) return save(controller);
-  return {};
+  const bool due = every > 0 && outcome_.steps % every == 0 && outcome_.steps != saved_step_;
+  if (due || std::exchange(save_now_, false)) return save(controller);
+  return done() ? save_what_is_left(controller) : Result<void>();
 }
 
 // Time left by whichever limit comes first, at the speed of late.

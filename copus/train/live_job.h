@@ -54,6 +54,8 @@ class LiveJob final : public Job {
   Result<std::string> roll_back();
   void stop_for(const char* reason, const std::string& error);
   Result<void> save(const Controller* controller);
+  // The run ends here: what no checkpoint has yet.
+  Result<void> save_what_is_left(const Controller* controller);
   Result<void> record_save(const SaveOutcome& saved);
   Result<void> record_begin() const;
   Result<void> record_step(const StepReport& step, const Controller& controller);
@@ -79,6 +81,7 @@ class LiveJob final : public Job {
   double late_step_s_ = 0;  // smoothed, in this configuration
   std::optional<double> trained_s_;
   bool save_now_ = false;
+  std::int64_t saved_step_ = 0;        // the last that was saved, or gone on from
   double waited_s_ = 0;                // for the save before the one under way
   std::optional<TrainerSaver> saver_;  // none: --checkpoint-every off
 };

@@ -17,6 +17,7 @@ Result<void> LiveJob::save(const Controller* controller) {
     COPUS_TRY_VOID(record_save(*saved));
   }
   waited_s_ = waited;
+  saved_step_ = outcome_.steps;
   const TrainerOptions& t = trainer_.options();
   Json run = {{"data_hash", checksum_text(data_hash_)},
               {"data", checksum_text(data_fingerprint(data_))},
@@ -26,12 +27,17 @@ Result<void> LiveJob::save(const Controller* controller) {
                 {"floor", t.lr.floor},
                 {"warmup_samples", t.lr.warmup_samples},
                 {"decay_samples", t.lr.decay_samples}}},
-              {"loss", outcome_.loss},
+              {"loss", number_or_null(outcome_.loss)},
               {"version", o_.checkpoint.version}};
   if (controller != nullptr) run["controller"] = controller->to_json();
   saver_->save(trainer_, manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run)));
   last_ = Clock::now();  // no part of the next step's time
   return {};
+}
+
+Result<void> LiveJob::save_what_is_left(const Controller* controller) {
+  if (!saver_ || outcome_.steps == saved_step_) return {};
+  return save(controller);
 }
 
 Result<void> LiveJob::record_save(const SaveOutcome& saved) {

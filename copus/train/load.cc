@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "copus/interop/hf_config_writer.h"
 #include "copus/train/checkpoint/reader.h"
 #include "copus/train/state_views.h"
 #include "copus/train/trainer.h"
@@ -64,6 +65,15 @@ Result<void> check_same_model(const ModelSpec& wanted, const CheckpointReader& r
     };
     if (text(ours) == text(theirs)) continue;
     return make_error("--model: got one with {}; want {}, as {} has it", text(ours), text(theirs),
+                      reader.folder());
+  }
+  // What has no tensor of its own changes the weights' meaning all the same.
+  const Json mine = hf_config_json(wanted), its = hf_config_json(reader.manifest().model);
+  for (const char* key : {"rope_theta", "rope_scaling", "rms_norm_eps", "layer_norm_epsilon",
+                          "hidden_act", "activation_function", "sliding_window"}) {
+    const Json a = mine.value(key, Json()), b = its.value(key, Json());
+    if (a == b) continue;
+    return make_error("--model: got {} = {}; want {}, as {} has it", key, a.dump(), b.dump(),
                       reader.folder());
   }
   return {};

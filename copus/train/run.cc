@@ -97,7 +97,6 @@ Result<std::optional<Recorder>> open_recorder(const RunOptions& options, int ran
   if (options.checkpoint.save) COPUS_TRY_VOID(prepare_checkpoints(options.run_dir));
   // Nobody else writes here now: what is half done will stay so.
   COPUS_TRY_VOID(clean_leftovers(options.run_dir));
-  COPUS_TRY_VOID(directory.write_text("config.toml", options.config));
   recorder.emplace(std::move(directory));
   return recorder;
 }
@@ -165,6 +164,8 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     COPUS_TRY(recorder, open_recorder(options, rank));
     COPUS_TRY_VOID(begin_watching());
   }
+  // Not before it is known that the run can begin, or go on, with these options.
+  if (recorder) COPUS_TRY_VOID(recorder->directory().write_text("config.toml", options.config));
   const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
   const auto train = [&]() -> Result<void> {

@@ -59,8 +59,10 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
 Result<void> place(const RunOptions& options, const Manifest& manifest, int ranks,
                    TrainerOptions& trainer, AdaptOptions& adapt) {
   const CheckpointOptions& given = options.checkpoint;
-  if (adapt.on() && !given.batch_given) trainer.global_batch = manifest.global_batch;
-  if (adapt.on() && !given.plan_given && manifest.plan.gpus() == ranks) {
+  // Weights that were imported have been nowhere.
+  const bool was_somewhere = adapt.on() && manifest.optimizer;
+  if (was_somewhere && !given.batch_given) trainer.global_batch = manifest.global_batch;
+  if (was_somewhere && !given.plan_given && manifest.plan.gpus() == ranks) {
     trainer.plan = manifest.plan;
     adapt.choose_plan = false;
   }
@@ -84,6 +86,9 @@ Result<void> read_run_state(const Manifest& manifest, RunStart& start) {
     const std::string hash = fields.text("data_hash");
     COPUS_TRY_VOID(fields.finish());
     COPUS_TRY(start.data_hash, parse_checksum(hash, "manifest: run: data_hash"));
+  }
+  if (manifest.run.contains("loss") && manifest.run.at("loss").is_number()) {
+    start.loss = manifest.run.at("loss").get<double>();
   }
   if (manifest.run.contains("controller")) start.controller = manifest.run.at("controller");
   return {};
@@ -179,6 +184,16 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     start.resumed = true;
     start.from = folder;
     start.skipped = skipped;
+    // Newer ones that could not be used would be taken for the newest again, and outlive better
+    // ones.
+    if (world->rank() == 0) {
+      for (const std::string& newer : folders) {
+        if (newer == folder) break;
+        if (const Result<void> moved = set_aside(options.run_dir, newer); !moved) {
+          say(moved.error().message);
+        }
+      }
+    }
     return start;
   }
   if (!folders.empty()) {

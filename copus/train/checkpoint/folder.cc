@@ -107,21 +107,32 @@ Result<void> publish(const std::string& partial, const std::string& run_dir,
 }
 
 std::vector<std::int64_t> to_remove(const std::vector<std::int64_t>& steps,
-                                    const Retention& retention) {
+                                    const Retention& retention, std::int64_t published) {
   std::vector<std::int64_t> gone;
   const auto keep = static_cast<std::size_t>(std::max<std::int64_t>(1, retention.keep));
   for (std::size_t i = 0; i + keep < steps.size(); ++i) {
     const bool milestone = retention.keep_every > 0 && steps[i] % retention.keep_every == 0;
-    if (!milestone) gone.push_back(steps[i]);
+    if (!milestone && steps[i] != published) gone.push_back(steps[i]);
   }
   return gone;
 }
 
-Result<void> apply_retention(const std::string& run_dir, const Retention& retention) {
+Result<void> set_aside(const std::string& run_dir, const std::string& folder) {
+  const fs::path from(folder);
+  const fs::path to = from.parent_path() / ("damaged-" + from.filename().string());
+  std::error_code error;
+  fs::remove_all(to, error);
+  if (!error) fs::rename(from, to, error);
+  if (error) return make_error("{}: cannot be set aside: {}", folder, error.message());
+  return sync_folder(checkpoints_folder(run_dir));
+}
+
+Result<void> apply_retention(const std::string& run_dir, const Retention& retention,
+                             std::int64_t published) {
   COPUS_TRY(const std::vector<PublishedCheckpoint> found, list_checkpoints(run_dir));
   std::vector<std::int64_t> steps;
   for (const PublishedCheckpoint& checkpoint : found) steps.push_back(checkpoint.step);
-  for (const std::int64_t step : to_remove(steps, retention)) {
+  for (const std::int64_t step : to_remove(steps, retention, published)) {
     COPUS_TRY_VOID(remove_checkpoint(run_dir, step));
   }
   return {};

@@ -38,10 +38,17 @@ struct Retention {
   std::int64_t keep = 2;
   std::int64_t keep_every = 0;
 };
-// Those of `steps`, ascending, that are to go.
+// Those of `steps`, ascending, that are to go; never `published`, the newest that is known to be
+// whole.
 std::vector<std::int64_t> to_remove(const std::vector<std::int64_t>& steps,
-                                    const Retention& retention);
-Result<void> apply_retention(const std::string& run_dir, const Retention& retention);
+                                    const Retention& retention, std::int64_t published);
+Result<void> apply_retention(const std::string& run_dir, const Retention& retention,
+                             std::int64_t published);
+
+// A checkpoint that a run could not go on from: kept beside, as damaged-step-N, for whoever wants
+// to look; it is no checkpoint any more, and in nobody's way. One that is there already is
+// replaced.
+Result<void> set_aside(const std::string& run_dir, const std::string& folder);
 
 // Removes what a save or a removal that was cut short has left. REQUIRES: nobody saves here now.
 Result<void> clean_leftovers(const std::string& run_dir);

@@ -37,13 +37,16 @@ TEST(Checkpoints, OnlyPublishedOnesAreListedByStep) {
 
 TEST(Retention, KeepsTheLastAndTheMilestones) {
   const Steps steps{0, 5, 10, 15, 20, 25};
-  EXPECT_EQ(to_remove(steps, {.keep = 2}), (Steps{0, 5, 10, 15}));
-  EXPECT_EQ(to_remove(steps, {.keep = 2, .keep_every = 10}), (Steps{5, 15}));
-  EXPECT_EQ(to_remove(steps, {.keep = 6}), Steps());
-  EXPECT_EQ(to_remove(steps, {.keep = 100}), Steps());
-  EXPECT_EQ(to_remove({}, {.keep = 1}), Steps());
+  EXPECT_EQ(to_remove(steps, {.keep = 2}, 25), (Steps{0, 5, 10, 15}));
+  EXPECT_EQ(to_remove(steps, {.keep = 2, .keep_every = 10}, 25), (Steps{5, 15}));
+  EXPECT_EQ(to_remove(steps, {.keep = 6}, 25), Steps());
+  EXPECT_EQ(to_remove(steps, {.keep = 100}, 25), Steps());
+  EXPECT_EQ(to_remove({}, {.keep = 1}, 25), Steps());
   // The last one stays whatever is asked for.
-  EXPECT_EQ(to_remove({7}, {.keep = 0}), Steps());
+  EXPECT_EQ(to_remove({7}, {.keep = 0}, 25), Steps());
+  // Newer ones that nobody vouches for do not push out the one that was just written.
+  EXPECT_EQ(to_remove({20, 25, 30, 40}, {.keep = 2}, 25), Steps{20});
+  EXPECT_EQ(to_remove({20, 25, 30, 40}, {.keep = 1}, 25), (Steps{20, 30}));
 }
 
 TEST(Retention, IsAppliedAfterEachSave) {

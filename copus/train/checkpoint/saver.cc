@@ -123,7 +123,7 @@ Result<std::int64_t> Saver::write(const SaveJob& job, const std::string& partial
   manifest.files.insert(manifest.files.end(), others.begin(), others.end());
   COPUS_TRY_VOID(publish(partial, options_.run_dir, manifest));
   // It is there: what fails now takes nothing from it.
-  const Result<void> tidied = apply_retention(options_.run_dir, options_.retention);
+  const Result<void> tidied = apply_retention(options_.run_dir, options_.retention, manifest.step);
   if (!tidied) outcome.warning = tidied.error().message;
   std::int64_t bytes = 0;
   for (const CheckpointFile& file : manifest.files) bytes += file.bytes;

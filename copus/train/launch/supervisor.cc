@@ -123,10 +123,12 @@ class Supervisor {
 
   void on_signal(int number) {
     if (number == SIGINT && ++interrupts_ > 1) kill();
-    if (!failed_at_ && !outcome_.interrupted) {
+    if (!outcome_.interrupted) {
       outcome_.interrupted = true;
-      outcome_.exit_code = 128 + number;
-      outcome_.message = fmt::format("stopped by {}", signal_name(number));
+      const std::string stopped = fmt::format("stopped by {}", signal_name(number));
+      // What has failed already stays what ended the run; but nobody wants it started again.
+      outcome_.message = failed_at_ ? outcome_.message + "; then " + stopped : stopped;
+      if (!failed_at_) outcome_.exit_code = 128 + number;
     }
     stop();
   }

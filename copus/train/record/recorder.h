@@ -20,6 +20,8 @@ class Recorder {
     return directory_.append_event(line);
   }
 
+  const RunDirectory& directory() const { return directory_; }
+
  private:
   RunDirectory directory_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
