@@ -113,7 +113,7 @@ class Adapting(RunTest):
     def test_off_decides_nothing_and_still_measures(self):
         self.train(*EAGER, "--global-batch", 8, "--steps", 30, "--ranks", 2, "--run-dir", "run")
         events = self.check_events(8)
-        self.assertEqual({event["event"] for event in events}, {"start", "step", "end"})
+        self.assertEqual({event["event"] for event in events}, {"start", "step", "checkpoint", "end"})
         last = [event for event in events if event["event"] == "step"][-1]
         self.assertGreater(last["gns"], 0)
         self.assertAlmostEqual(last["bcrit"] / last["gns"], 1000)
