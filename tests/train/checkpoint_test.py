@@ -10,7 +10,8 @@ import resource
 import shutil
 import signal
 
-from fixture import END_S, LONG, TINY, RunTest, die_with_the_test, main, of_kind, read_events
+from fixture import (END_S, LONG, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
+                     read_events)  # fmt: skip
 
 PAIR = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1")
 TWELVE = (*PAIR, "--steps", 12)
@@ -22,22 +23,13 @@ class CheckpointTest(RunTest):
         return sorted((path.name for path in folder.iterdir()), key=lambda n: int(n.split("-")[1]))
 
     def checkpoint(self, step, run_dir="run"):
-        folder = self.folder / run_dir / "checkpoints" / f"step-{step}"
-        return {path.name: path.read_bytes() for path in folder.iterdir()}
+        return checkpoint_files(self.folder / run_dir, step)
 
     def shard(self, step, rank=0, run_dir="run"):
         return self.folder / run_dir / "checkpoints" / f"step-{step}" / f"shard-{rank}.safetensors"
 
     def steps(self, run_dir="run"):
-        """Each step as it counts in the end: what a restart supersedes is dropped."""
-        found = {}
-        for event in read_events(self.folder / run_dir):
-            if event["event"] == "restart":
-                found = {step: e for step, e in found.items() if step <= event["step"]}
-            if event["event"] == "step":
-                self.assertNotIn(event["step"], found)
-                found[event["step"]] = event
-        return found
+        return lasting_steps(self.folder / run_dir)
 
     def assert_same_run(self, run_dir, other, exact=True):
         ours, theirs = self.steps(run_dir), self.steps(other)

@@ -72,6 +72,23 @@ def losses(run_dir):
     return [event["loss"] for event in of_kind(run_dir, "step")]
 
 
+def lasting_steps(run_dir):
+    """Each step as it counts in the end, by its number: what a restart supersedes is dropped."""
+    found = {}
+    for event in read_events(run_dir):
+        if event["event"] == "restart":
+            found = {step: e for step, e in found.items() if step <= event["step"]}
+        if event["event"] == "step":
+            assert event["step"] not in found, f"step {event['step']} is there twice"
+            found[event["step"]] = event
+    return found
+
+
+def checkpoint_files(run_dir, step):
+    folder = Path(run_dir) / "checkpoints" / f"step-{step}"
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
