@@ -85,6 +85,7 @@ class Resumed(CheckpointTest):
         self.train("--resume", "--run-dir", "run")
         self.assertEqual(self.checkpoint(2), before)
         self.assertEqual(list(self.steps()), [1, 2])
+        self.assertEqual(read_events(self.folder / "run")[-1]["loss"], self.steps()[2]["loss"])
 
     def test_run_without_a_checkpoint_begins_anew(self):
         self.train(*PAIR, "--steps", 3, "--checkpoint-every", "off", "--run-dir", "run")
@@ -102,6 +103,10 @@ class Resumed(CheckpointTest):
         self.train(*PAIR, "--steps", 2, "--run-dir", "run")
         run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, code=2)
         self.assert_error(run, 2, "--model: got one with")
+        # Nothing of what was refused stays.
+        before = (self.folder / "run" / "config.toml").read_text()
+        run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, "--lr", 5, code=2)
+        self.assertEqual((self.folder / "run" / "config.toml").read_text(), before)
 
     def test_other_data_is_refused_unless_asked_for(self):
         (self.folder / "a.txt").write_text("a few words of text\n" * 200)
@@ -161,6 +166,9 @@ class BadWeather(CheckpointTest):
         self.assertRegex(restart["skipped"], says)
         self.train(*PAIR, "--steps", 6, "--decay-samples", 32, "--warmup-samples", 0, "--run-dir", "whole")
         self.assert_same_run("run", "whole")
+        # It does not stand in the way of better ones, and is there for whoever wants to look.
+        self.assertEqual(self.checkpoints(), ["step-2", "step-6"])
+        self.assertTrue((self.folder / "run" / "checkpoints" / "damaged-step-4").is_dir())
 
     def test_flipped_bit_in_a_shard(self):
         self.trained()

@@ -60,6 +60,25 @@ class Restarted(FailureTest):
         self.assertEqual([last[step] for step in range(1, 61)], losses(self.folder / "whole"))
         self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "steps")
 
+    def test_told_to_stop_after_a_failure_it_stops(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--checkpoint-every", 5, "--max-restarts", 5, "--run-dir", "run")
+        self.wait_for_checkpoint(run)
+        os.kill(self.pid_of(1), signal.SIGSTOP)  # so that the end takes its time
+        os.kill(self.pid_of(0), signal.SIGKILL)
+        time.sleep(1)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertNotIn("restart 1", run.err)
+        self.assert_error(run, 1, "rank 0 was killed by signal 9 .*; then stopped by SIGTERM")
+
+    def test_a_failed_run_says_where_it_can_go_on(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--checkpoint-every", 5, "--timeout", "20s", "--run-dir", "run")
+        self.wait_for_checkpoint(run)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        run.wait(END_S)
+        self.assertEqual(run.code, 1, run.err)
+        self.assertRegex(read_events(self.folder / "run")[-1]["error"], r"; the last checkpoint is run/checkpoints/step-\d+$")
+
     def test_without_a_checkpoint_from_the_beginning(self):
         run = self.start(*TINY, "--steps", 40, "--ranks", 2, "--checkpoint-every", "off", "--max-restarts", 1,
                          "--run-dir", "run")  # fmt: skip
@@ -235,7 +254,10 @@ class BadSteps(FailureTest):
     def test_a_spike_stops(self):
         run = self.train(*self.noisy(), "--ranks", 2, "--run-dir", "run", code=1)
         self.assertRegex(run.err, r"step \d+: loss .*: the loss is [\d.]+ deviations above .*; the weights are as after step \d+")
-        self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "spike")
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual(end["reason"], "spike")
+        # What was reached is not lost.
+        self.assertEqual(self.checkpoints(), [end["step"]])
 
     def test_back_to_the_checkpoint_and_on_behind_the_bad_samples(self):
         self.train(*self.noisy(), "--on-bad-step", "rollback", "--max-rollbacks", 12, "--checkpoint-every", 10, "--keep", 100,

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""copus compare without --simulate: every policy trained for real, and what a simulation makes of the records.
+
+    compare_test.py [--bin build/bin/copus]
+"""
+
+import json
+import subprocess
+
+import fixture
+from fixture import RunTest, environment, main, of_kind
+
+CONFIG = """
+model = "tiny"
+ranks = 2
+seq-len = 32
+global-batch = 4
+batch-range = "4:8"
+fix = "tp=1,vp=1,zero=0"
+lr = 1e-3
+timeout = "2m"
+
+[compare]
+losses = [5.0, 4.5]
+window = 64
+limit = "3m"
+margin = 0.2
+"""
+
+
+class Live(RunTest):
+    def compare(self, *args, code=0):
+        (self.folder / "run.toml").write_text(CONFIG)
+        command = [str(fixture.COPUS), "compare", "--config", "run.toml", *map(str, args)]
+        done = subprocess.run(command, cwd=self.folder, env=environment(self.tag, None), capture_output=True, text=True, timeout=600)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_every_policy_is_trained_and_the_records_simulated(self):
+        policies = "static:4", "static:8", "cbs-pessimistic", "cbs-optimistic", "copus"
+        done = self.compare("--policies", ",".join(policies), "--seeds", 1, "--run-dir", "runs", "--json")
+        found = json.loads(done.stdout)
+        self.assertEqual([policy["name"] for policy in found["policies"]], list(policies))
+        for policy in found["policies"]:
+            self.assertTrue(all(0 < reached["seconds"] < 180 for reached in policy["time_to_loss"]), policy)
+        self.assertEqual([base["loss"] for base in found["fastest_baseline"]], [5.0, 4.5])
+        # The same samples in the same order, whatever the policy; the options of [compare] have arrived.
+        starts = {name: of_kind(self.folder / "runs" / f"{name.replace(':', '-')}-seed1", "start")[0] for name in policies}
+        self.assertEqual(len({start["data_tokens"] for start in starts.values()}), 1)
+        self.assertEqual([start["global_batch"] for start in starts.values()], [4, 8, 4, 4, 4])
+        self.assertTrue(all(start["cluster"] for name, start in starts.items() if name != "cbs-optimistic"))
+        config = (self.folder / "runs" / "copus-seed1" / "config.toml").read_text()
+        self.assertIn("margin = 0.2\n", config)
+        # A folder that holds runs is not written into.
+        again = self.compare("--policies", "static:4", "--seeds", 1, "--run-dir", "runs", code=2)
+        self.assertIn("--run-dir: got runs, which is not empty", again.stderr)
+        # What was recorded is what a simulation goes by.
+        simulated = self.compare("--simulate", "--policies", "static:4,static:8,copus", "--seeds", 2, "--from", "runs/static-4-seed1",
+                                 "--from", "runs/static-8-seed1", "--json")  # fmt: skip
+        for policy in json.loads(simulated.stdout)["policies"]:
+            self.assertTrue(all(0 < reached["seconds"] < 180 for reached in policy["time_to_loss"]), policy)
+
+    def test_what_no_live_run_can_do_is_refused(self):
+        for policy in "oracle", "copus-free-switch":
+            done = self.compare("--policies", policy, code=2)
+            self.assertIn(f"--policies: got {policy}; want it with --simulate", done.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["run.toml"])
+
+
+if __name__ == "__main__":
+    main()
