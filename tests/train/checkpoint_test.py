@@ -20,7 +20,7 @@ TWELVE = (*PAIR, "--steps", 12)
 class CheckpointTest(RunTest):
     def checkpoints(self, run_dir="run"):
         folder = self.folder / run_dir / "checkpoints"
-        return sorted((path.name for path in folder.iterdir()), key=lambda n: int(n.split("-")[1]))
+        return sorted((path.name for path in folder.glob("step-*")), key=lambda n: int(n.split("-")[1]))
 
     def checkpoint(self, step, run_dir="run"):
         return checkpoint_files(self.folder / run_dir, step)
