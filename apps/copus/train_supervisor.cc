@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "apps/copus/common.h"
+#include "copus/base/remove_tree.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/stall.h"
 #include "copus/train/launch/signal_pipe.h"
@@ -174,7 +175,7 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
   std::string why_again;
   for (;;) {
     std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);  // an earlier attempt's
+    remove_tree(folder, ignored);  // an earlier attempt's
     const Result<SupervisorOutcome> outcome = attempt(args, folder, ranks, command, why_again);
     // What could not even be started is bad input the first time, and a failed run later.
     if (!outcome) {

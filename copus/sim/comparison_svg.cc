@@ -101,6 +101,9 @@ std::string subtitle_of(const Comparison& comparison) {
   const PolicyResult* main = main_policy(comparison);
   if (main == nullptr || comparison.fastest.empty()) return "";
   const Speedup& speedup = main->speedup;
+  if (!std::isfinite(speedup.average)) {
+    return fmt::format("{} did not reach every loss that a baseline reached", main->policy.name);
+  }
   return fmt::format(
       "{}: {:+.1f}% on average over the fastest baseline at each loss, {:+.1f}% at its peak",
       main->policy.name, speedup.average, speedup.peak);

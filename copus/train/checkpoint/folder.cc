@@ -10,6 +10,7 @@
 #include <limits>
 #include <system_error>
 
+#include "copus/base/remove_tree.h"
 #include "copus/base/text.h"
 
 namespace copus {
@@ -43,9 +44,9 @@ Result<void> remove_checkpoint(const std::string& run_dir, std::int64_t step) {
   const std::string gone =
       (fs::path(checkpoints_folder(run_dir)) / fmt::format(".{}{}.old", kStep, step)).string();
   std::error_code error;
-  fs::remove_all(gone, error);
+  remove_tree(gone, error);
   if (!error) fs::rename(folder, gone, error);
-  if (!error) fs::remove_all(gone, error);
+  if (!error) remove_tree(gone, error);
   if (!error) return {};
   return make_error("{}: cannot be removed: {}", folder, error.message());
 }
@@ -121,7 +122,7 @@ Result<void> set_aside(const std::string& run_dir, const std::string& folder) {
   const fs::path from(folder);
   const fs::path to = from.parent_path() / ("damaged-" + from.filename().string());
   std::error_code error;
-  fs::remove_all(to, error);
+  remove_tree(to, error);
   if (!error) fs::rename(from, to, error);
   if (error) return make_error("{}: cannot be set aside: {}", folder, error.message());
   return sync_folder(checkpoints_folder(run_dir));
@@ -148,7 +149,7 @@ Result<void> clean_leftovers(const std::string& run_dir) {
   }));
   for (const std::string& path : left) {
     std::error_code error;
-    fs::remove_all(path, error);
+    remove_tree(path, error);
     if (error) return make_error("{}: cannot be removed: {}", path, error.message());
   }
   return {};

@@ -10,6 +10,7 @@
 
 #include "copus/base/check.h"
 #include "copus/base/json.h"
+#include "copus/base/remove_tree.h"
 #include "copus/interop/half_floats.h"
 #include "copus/interop/hf_config_writer.h"
 #include "copus/interop/hf_weights.h"
@@ -187,7 +188,7 @@ Result<HfExported> export_to_hf(const CheckpointReader& checkpoint, const std::s
   }
   if (!written) {
     std::error_code ignored;
-    fs::remove_all(beside, ignored);
+    remove_tree(beside, ignored);
     return written.error();
   }
   const fs::path parent = target.parent_path();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "copus/base/checksum.h"
+#include "copus/base/remove_tree.h"
 
 namespace copus {
 namespace {
@@ -51,7 +52,7 @@ void Saver::start(SaveJob job) {
   if (options_.rank == 0 && !failed_.empty()) {
     // A rank that was late may have written there after it was removed.
     std::error_code ignored;
-    fs::remove_all(failed_, ignored);
+    remove_tree(failed_, ignored);
   }
   const std::string partial = partial_folder(options_.run_dir, job.manifest.step, attempts_++);
   running_ = std::async(std::launch::async,
@@ -95,7 +96,7 @@ SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
     outcome.error = error.what();  // no memory for a header, say
   }
   std::error_code ignored;
-  if (!outcome.error.empty() && options_.rank == 0) fs::remove_all(partial, ignored);
+  if (!outcome.error.empty() && options_.rank == 0) remove_tree(partial, ignored);
   if (!outcome.error.empty() && options_.rank != 0) {
     // On a full disk an empty marker may still be made: that it is there says enough.
     (void)write_whole_file(marker(partial, options_.rank, "failed"), outcome.error);

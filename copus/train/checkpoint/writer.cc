@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "copus/base/remove_tree.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/shard.h"
 
@@ -43,7 +44,7 @@ Result<void> write_weights_checkpoint(const std::string& run_dir, Manifest manif
   const Result<void> written = write();
   if (!written) {
     std::error_code ignored;
-    std::filesystem::remove_all(partial, ignored);
+    remove_tree(partial, ignored);
   }
   return written;
 }
