@@ -429,7 +429,7 @@ class Events(RunTest):
     def test_steps(self):
         self.train(*TINY, "--steps", 6, "--ranks", 4, "--plan", "pp=2,micro_batch=2", "--run-dir", "run")
         events = read_events(self.folder / "run")
-        self.assertEqual([event["event"] for event in events], ["start", *["step"] * 6, "end"])
+        self.assertEqual([event["event"] for event in events], ["start", *["step"] * 6, "checkpoint", "end"])
         for before, after in zip(events, events[1:]):
             self.assertLess(before["t"], after["t"])
         for number, event in enumerate(events[1:-1], start=1):
