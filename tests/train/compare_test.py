@@ -21,7 +21,7 @@ lr = 1e-3
 timeout = "2m"
 
 [compare]
-losses = [4.5, 3.8]
+losses = [4.5, 3.3]
 window = 128
 limit = "3m"
 margin = 0.2
@@ -43,7 +43,7 @@ class Live(RunTest):
         self.assertEqual([policy["name"] for policy in found["policies"]], list(policies))
         for policy in found["policies"]:
             self.assertTrue(all(0 < reached["seconds"] < 180 for reached in policy["time_to_loss"]), policy)
-        self.assertEqual([base["loss"] for base in found["fastest_baseline"]], [4.5, 3.8])
+        self.assertEqual([base["loss"] for base in found["fastest_baseline"]], [4.5, 3.3])
         # The same samples in the same order, whatever the policy; the options of [compare] have arrived.
         starts = {name: of_kind(self.folder / "runs" / f"{name.replace(':', '-')}-seed1", "start")[0] for name in policies}
         self.assertEqual(len({start["data_tokens"] for start in starts.values()}), 1)
