@@ -177,8 +177,8 @@ Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calib
         "other");
   }
   const double last_loss = levels.back();
-  const double largest_batch = static_cast<double>(runs.front().steps().back().global_batch);
-  const double believed = calibration * noise_at(runs, last_loss).value_or(largest_batch);
+  const double some_batch = static_cast<double>(runs.front().steps().back().global_batch);
+  const double believed = calibration * noise_at(runs, last_loss).value_or(some_batch);
   const std::vector<Prior> priors = {{std::log(believed), 1.5}, {0, 0.7}, {1, 1}};
   const Residuals residuals(runs, levels, priors);
   Eigen::NumericalDiff<Residuals> differentiated(residuals);
