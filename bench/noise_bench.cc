@@ -144,7 +144,7 @@ int run() {
         options.global_batch = tokens / kSeqLen * options.plan.dp;
         const Clocks clocks = measure(options);
         const Measured wall = compare(clocks.wall), cpu = compare(clocks.cpu);
-        const auto interval = static_cast<double>(noise_interval(options));
+        const auto interval = static_cast<double>(noise_interval(options, /*updates=*/0));
         rows.push_back({text, std::to_string(tokens), human_seconds(wall.step_s), wall.share(1),
                         cpu.share(1), fmt::format("{}", interval), wall.share(interval),
                         cpu.share(interval), std::to_string(clocks.wall.size() / 2 - 1)});

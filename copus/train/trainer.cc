@@ -57,12 +57,13 @@ Result<std::unique_ptr<Trainer>> Trainer::create(GroupCache& groups,
 
 // A norm reads each gradient once; a step computes with each weight about six times per token. So
 // the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
-std::int64_t noise_interval(const TrainerOptions& options) {
+std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates) {
   if (options.noise_every > 0) return options.noise_every;
+  constexpr std::int64_t kFirstSteps = 256;  // what is known early decides early
   const std::int64_t enough = options.device.is_cuda() ? 65536 : 32768;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
-  const std::int64_t seldom = options.device.is_cuda() ? 4 : 8;
+  const std::int64_t seldom = options.device.is_cuda() || updates < kFirstSteps ? 4 : 8;
   while (steps < seldom && steps * tokens < enough) steps *= 2;
   // An embedding that both ends of the pipeline share has to be summed over them once more.
   const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;
@@ -126,10 +127,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
       const std::vector<MicroBatch> batches,
       load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0, &hash));
   const std::int64_t dp = options_.plan.dp;
-  // The first steps all count: what is known early decides early.
-  constexpr std::int64_t kFirstSteps = 256;
-  const bool measures = (options_.noise_every == 0 && updates_ < kFirstSteps) ||
-                        updates_ % noise_interval(options_) == 0;
+  const bool measures = updates_ % noise_interval(options_, updates_) == 0;
   const std::int64_t prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
   const bool replica_norm = prefix > 0 && dp > 1;
   for (auto& own : parameters()) own->zero_gradients(replica_norm);

@@ -27,7 +27,7 @@ struct TrainerOptions : LayoutOptions {
   std::int64_t base_batch = 0;
   double clip_norm = 1.0;  // 0: no clipping
   // Norms for the noise scale are taken every so many steps; 0: so often that they cost less than
-  // 1% of a run (noise_interval()), and in each of the first steps.
+  // 1% of the steps (noise_interval()).
   std::int64_t noise_every = 0;
 };
 
@@ -37,8 +37,8 @@ Result<void> check_trainable(const TrainerOptions& options);
 // Whether the checkpoint is of a model with the same tensors.
 Result<void> check_same_model(const ModelSpec& model, const CheckpointReader& reader);
 
-// Steps from one taking of norms to the next.
-std::int64_t noise_interval(const TrainerOptions& options);
+// Steps from one taking of norms to the next, after so many updates.
+std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates);
 
 // What the noise scale is estimated from, in one step.
 struct NoiseNorms {
