@@ -187,7 +187,7 @@ TEST(DataParallel, ReductionStartsBeforeTheBackwardPassEnds) {
 
 // BF16 rounds to 0.4%: it must follow FP32, and the layouts each other, to about that.
 TEST(Bf16, FollowsFp32AtEveryKindOfLayout) {
-  const Trajectory& one = reference("llama");
+  const Trajectory one = reference("llama");
   for (const char* plan : {"micro_batch=4", "dp=2,tp=2,pp=2,zero=1,sp=1,micro_batch=2"}) {
     const Trajectory rounded = train(llama(), plan, Compute::kBf16);
     ASSERT_EQ(rounded.losses.size(), one.losses.size()) << plan;

@@ -147,11 +147,14 @@ Tensor ModelChunk::forward(const Tensor& input) const {
   return x;
 }
 
-Tensor ModelChunk::loss(const Tensor& hidden, const Tensor& targets) const {
+Tensor ModelChunk::logits(const Tensor& hidden) const {
   COPUS_CHECK(chunk_.heads);
   const Tensor x = partition_.enter(norm(hidden, final_norm_));
-  const Tensor logits = linear_layer(x, partition_.real_rows(head_));
-  return partition_.loss(logits.flatten(0, 1), targets.flatten());
+  return linear_layer(x, partition_.real_rows(head_));
+}
+
+Tensor ModelChunk::loss(const Tensor& hidden, const Tensor& targets) const {
+  return partition_.loss(logits(hidden).flatten(0, 1), targets.flatten());
 }
 
 }  // namespace copus

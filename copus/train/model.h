@@ -47,7 +47,9 @@ class ModelChunk {
   // `input`: tokens [batch, length] for the chunk that embeds, activations [batch, part, hidden]
   // for others.
   Tensor forward(const Tensor& input) const;
-  // Mean loss from forward()'s result. REQUIRES: spec().heads.
+  // From forward()'s result: this rank's part of the vocabulary, and the mean loss.
+  // REQUIRES: spec().heads.
+  Tensor logits(const Tensor& hidden) const;
   Tensor loss(const Tensor& hidden, const Tensor& targets) const;
 
  private:

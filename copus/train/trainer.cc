@@ -59,11 +59,12 @@ Result<std::unique_ptr<Trainer>> Trainer::create(GroupCache& groups,
 // the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
 std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates) {
   if (options.noise_every > 0) return options.noise_every;
-  constexpr std::int64_t kFirstSteps = 256;  // what is known early decides early
   const std::int64_t enough = options.device.is_cuda() ? 65536 : 32768;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
-  const std::int64_t seldom = options.device.is_cuda() || updates < kFirstSteps ? 4 : 8;
+  // What is known early decides early. Tensor-parallel ranks pay twice as much for a norm.
+  const bool early = updates < 256 && options.plan.tp == 1;
+  const std::int64_t seldom = options.device.is_cuda() || early ? 4 : 8;
   while (steps < seldom && steps * tokens < enough) steps *= 2;
   // An embedding that both ends of the pipeline share has to be summed over them once more.
   const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;

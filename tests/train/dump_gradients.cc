@@ -7,45 +7,14 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "copus/base/json.h"
 #include "copus/interop/hf_config.h"
 #include "copus/train/trainer.h"
+#include "tests/train/write_tensors.h"
 
 namespace copus {
 namespace {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
-// The safetensors format: the header's length in 8 bytes (little-endian), the header in JSON, and
-// the tensors' bytes.
-Result<void> write_safetensors(const std::string& path, const NamedTensors& tensors) {
-  Json header;
-  std::size_t end = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const std::size_t begin = std::exchange(end, end + tensor.nbytes());
-    header[name] = {{"dtype", tensor.scalar_type() == at::kLong ? "I64" : "F32"},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {begin, end}}};
-  }
-  const std::string text = header.dump();
-  std::ofstream out(path, std::ios::binary);
-  const std::size_t length = text.size();
-  for (std::size_t i = 0; i < 8; ++i) out.put(static_cast<char>(length >> (8 * i) & 0xff));
-  out << text;
-  for (const auto& [name, tensor] : tensors) {
-    const Tensor flat = tensor.contiguous();
-    out.write(static_cast<const char*>(flat.data_ptr()),
-              static_cast<std::streamsize>(flat.nbytes()));
-  }
-  out.close();
-  if (!out) return make_error("{}: cannot write it", path);
-  return {};
-}
 
 Tensor part_of(const Tensor& flat, const PlacedTensor& tensor) {
   return flat.narrow(0, tensor.offset, tensor.size).view(tensor.spec.shape);
@@ -105,7 +74,7 @@ Result<void> dump(const std::string& config, std::int64_t seq_len, std::int64_t 
       tensors.emplace_back("gradient/" + tensor.spec.name, part_of(bucket.gradients, tensor));
     }
   }
-  return write_safetensors((std::filesystem::path(folder) / "dump.safetensors").string(), tensors);
+  return write_tensors((std::filesystem::path(folder) / "dump.safetensors").string(), tensors);
 }
 
 }  // namespace

@@ -112,11 +112,11 @@ class Copus:
     LIMIT_S = 300
 
     def __init__(self, program, folder, device="cpu"):
-        self.program, self.folder, self.device = str(program), Path(folder), device
+        self.program, self.folder, self.device = Path(program), Path(folder), device
 
     def __call__(self, *args):
         env = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
-        command = [self.program, *map(str, args)]
+        command = [str(self.program), *map(str, args)]
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=self.LIMIT_S)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Copus and transformers on the same weights and the same tokens: both must find the same loss.
+"""Copus and transformers on the same weights and the same tokens: both must find the same loss, and the same logits.
 
-    hf_roundtrip.py --copus build/bin/copus --device cuda
-    hf_roundtrip.py --copus build/bin/copus --device cpu --families llama gpt2 --precisions fp32
+    hf_roundtrip.py --bin build/bin --device cuda
+    hf_roundtrip.py --bin build/bin --device cpu --families llama gpt2 --precisions fp32
 
 Not part of the test suite: it needs transformers (pip install transformers safetensors). For each family and precision:
 
@@ -15,10 +15,14 @@ Each line has the loss of copus, of transformers in the same precision, and of t
 weights. The first and the last must agree: to 1e-4 of the loss where copus ran in FP32; to 2e-3 in BF16, whose rounding of
 activations is no mistake. "exchanged" is how far the loss moves when two matrices are exchanged: further than the FP32
 tolerance, or the comparison would prove nothing.
+
+Logits are of random tokens (`dump_logits`), their errors root mean squares over that of the logits, against transformers in FP32: 1e-5
+at most where copus computed in FP32, and in BF16 no further off than 1.5 times what transformers is in BF16.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -28,8 +32,9 @@ import torch
 import transformers
 
 import hf_files
+import reference
 
-SEQ_LEN, SHARE = 64, 0.25
+SEQ_LEN, SHARE, BATCH = 64, 0.25, 8
 LLAMA = {
     "num_hidden_layers": 4,
     "hidden_size": 256,
@@ -75,6 +80,7 @@ CONFIGS = {
 EXCHANGED = {"gpt2": ("h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight")}
 EXCHANGED_ELSE = ("layers.0.self_attn.q_proj.weight", "layers.1.self_attn.q_proj.weight")
 TOLERANCE = {"fp32": 1e-4, "bf16": 2e-3}
+LOGITS_FP32, LOGITS_BF16 = 1e-5, 1.5
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -129,6 +135,34 @@ def judge(title, family, precision, ours, folder, inputs, targets, device):
     return good
 
 
+def rms(x):
+    return x.double().square().mean().sqrt().item()
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(input_ids=tokens.to(next(model.parameters()).device)).logits.float().cpu()
+
+
+def judge_logits(title, family, precision, copus, checkpoint, folder):
+    dump = copus.folder / "logits.safetensors"
+    subprocess.run([copus.program.parent / "dump_logits", copus.folder / checkpoint, copus.device, precision, str(BATCH),
+                    str(SEQ_LEN), dump], check=True)  # fmt: skip
+    ours = reference.read_safetensors(dump)
+    exact = logits_of(load(folder, torch.float32, copus.device), ours["tokens"])
+    theirs = logits_of(load(folder, DTYPES[precision], copus.device), ours["tokens"])
+    error, usual = rms(ours["logits"] - exact) / rms(exact), rms(theirs - exact) / rms(exact)
+    limit = LOGITS_FP32 if precision == "fp32" else LOGITS_BF16 * usual
+    good = error <= limit
+    print(
+        f"{'PASS' if good else 'FAIL'}  {title:6} {family:8} {precision}  {exact.numel()} logits  error {error:.1e}"
+        f" (at most {limit:.1e})  transformers' own {usual:.1e}  furthest {(ours['logits'] - exact).abs().max():.1e}"
+        f" of {exact.abs().max():.1f}",
+        flush=True,
+    )
+    return good
+
+
 def check_export(copus, family, precision):
     folder = copus.folder
     (folder / "config.json").write_text(json.dumps(CONFIGS[family]))
@@ -138,7 +172,8 @@ def check_export(copus, family, precision):
     )  # fmt: skip
     copus("checkpoint", "export", "trained", "--out", "exported", "--dtype", precision, "--max-shard-size", "1MB")
     inputs, targets = (hf_files.held_out(t, SHARE) for t in hf_files.sequences(folder / "text", SEQ_LEN))
-    return judge("export", family, precision, loss, folder / "exported", inputs, targets, copus.device)
+    good = judge("export", family, precision, loss, folder / "exported", inputs, targets, copus.device)
+    return judge_logits("export", family, precision, copus, "trained/checkpoints/step-60", folder / "exported") and good
 
 
 def check_import(copus, family, precision):
@@ -151,14 +186,15 @@ def check_import(copus, family, precision):
     folder = copus.folder
     model.to(DTYPES[precision]).save_pretrained(folder / "theirs", max_shard_size="1MB")
     copus("checkpoint", "import", "theirs", "--run-dir", "imported")
+    good = judge_logits("import", family, precision, copus, "imported/checkpoints/step-0", folder / "theirs")
     inputs, targets = hf_files.sequences(folder / "text", SEQ_LEN)
     loss = copus.loss_of_import("imported", "./theirs", "text", SEQ_LEN, len(inputs), "--precision", precision)
-    return judge("import", family, precision, loss, folder / "theirs", inputs, targets, copus.device)
+    return judge("import", family, precision, loss, folder / "theirs", inputs, targets, copus.device) and good
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--copus", required=True, type=lambda path: Path(path).resolve(), help="the program")
+    parser.add_argument("--bin", required=True, type=lambda path: Path(path).resolve(), help="the folder of the programs")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--families", nargs="+", default=list(CONFIGS), choices=list(CONFIGS))
     parser.add_argument("--precisions", nargs="+", default=list(DTYPES), choices=list(DTYPES))
@@ -170,7 +206,7 @@ def main():
         for precision in args.precisions:
             for check in (check_export, check_import):
                 with tempfile.TemporaryDirectory(prefix="copus_hf_") as folder:
-                    copus = hf_files.Copus(args.copus, folder, args.device)
+                    copus = hf_files.Copus(args.bin / "copus", folder, args.device)
                     hf_files.write_text(copus.folder / "text", size=16000)
                     try:
                         good = check(copus, family, precision) and good
