@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "copus/base/remove_tree.h"
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/reader.h"
 #include "copus/train/rank_threads.h"
@@ -155,7 +156,8 @@ int run(const std::string& where) {
       loads.push_back({from, to, human_seconds(seconds), fmt::format("{:.2f}", seconds / same)});
     }
   }
-  std::filesystem::remove_all(run_dir);
+  std::error_code ignored;
+  remove_tree(run_dir, ignored);
   fmt::print("{} parameters, FP32, {} ranks; medians of {}\n\n{}\n{}", human_count(parameters),
              kRanks, kRepeats,
              format_table({"save at", "bytes", "write", "held up", "/ write", "first time"}, saves),

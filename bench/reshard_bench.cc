@@ -31,6 +31,7 @@
 
 #include "bench/state_file.h"
 #include "copus/base/json.h"
+#include "copus/base/remove_tree.h"
 #include "copus/base/text.h"
 #include "copus/train/host_memory.h"
 #include "copus/train/launch/environment.h"
@@ -361,7 +362,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    remove_tree(path_, ignored);
   }
   const std::string& path() const { return path_; }
 

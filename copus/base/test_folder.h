@@ -11,6 +11,8 @@
 #include <system_error>
 #include <vector>
 
+#include "copus/base/remove_tree.h"
+
 namespace copus {
 
 class TestFolder {
@@ -25,7 +27,7 @@ class TestFolder {
   TestFolder& operator=(const TestFolder&) = delete;
   ~TestFolder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    remove_tree(path_.string(), ignored);
   }
 
   std::string path() const { return path_.string(); }

@@ -85,17 +85,31 @@ Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseco
 Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, int port,
                                                    int world_size,
                                                    std::chrono::milliseconds timeout) {
+  using Joined = Result<c10::intrusive_ptr<c10d::Store>>;
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
   options.numWorkers = static_cast<std::size_t>(world_size);
   options.waitWorkers = false;
   options.timeout = timeout;
-  try {
-    return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::TCPStore>(address, options));
-  } catch (const std::exception& error) {
-    return make_error("cannot reach the ranks' meeting point at {}:{} ({})", address, port,
-                      first_line(error));
+  // Newer versions of libtorch keep trying where a stranger listens and says nothing: the thread
+  // is then left behind.
+  std::promise<Joined> promise;
+  std::future<Joined> joined = promise.get_future();
+  std::thread([address, options, promise = std::move(promise)]() mutable {
+    try {
+      promise.set_value(
+          c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::TCPStore>(address, options)));
+    } catch (const std::exception& error) {
+      promise.set_value(make_error("cannot reach the ranks' meeting point at {}:{} ({})", address,
+                                   options.port, first_line(error)));
+    }
+  }).detach();
+  if (joined.wait_for(2 * timeout) != std::future_status::ready) {
+    return make_error(
+        "cannot reach the ranks' meeting point at {}:{} (who listens there does not answer)",
+        address, port);
   }
+  return joined.get();
 }
 
 c10::intrusive_ptr<c10d::Store> local_store() { return c10::make_intrusive<c10d::HashStore>(); }

@@ -15,7 +15,9 @@ namespace copus {
 namespace {
 
 constexpr int kSteps = 30;
-constexpr double kLossTolerance = 1e-4;    // relative
+constexpr double kLossTolerance = 1e-4;  // relative
+constexpr double kNormTolerance =
+    2e-3;  // relative; another libtorch or -O1 is 1e-3 off in the eighth step
 constexpr double kWeightTolerance = 1e-3;  // of the tensor's largest weight
 
 using testing_models::llama;
@@ -116,7 +118,8 @@ TEST_P(Layouts, FollowOneRanksLossesAndEndAtItsWeights) {
     const auto step = static_cast<std::size_t>(i);
     EXPECT_NEAR(many.losses[step], one.losses[step], kLossTolerance * one.losses[step])
         << "step " << i;
-    EXPECT_NEAR(many.norms[step], one.norms[step], 1e-3 * one.norms[step]) << "step " << i;
+    EXPECT_NEAR(many.norms[step], one.norms[step], kNormTolerance * one.norms[step])
+        << "step " << i;
   }
   EXPECT_NEAR(many.held_out, one.held_out, kLossTolerance * one.held_out);
   ASSERT_EQ(many.weights.size(), one.weights.size());

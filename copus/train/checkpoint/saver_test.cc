@@ -95,8 +95,8 @@ TEST(Saver, RunThatEndsWaitsForNobody) {
   const TestFolder run;
   const auto begin = std::chrono::steady_clock::now();
   {
+    std::vector<float> data;  // outlives the saver, which reads it
     Saver first(options_for(run, 0, /*wait_s=*/3600));
-    std::vector<float> data;
     first.start(job_of(manifest_of(tiny_model(), plan_of("dp=2"), 5), 0, data));
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }
