@@ -87,7 +87,9 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
   memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
   memory.optimizer = Bytes(optimizer_bytes * sharded(plan.zero >= 1));
-  memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
+  if (replicas > 1) {
+    memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
+  }
   if (plan.zero >= 2) memory.buffers += Bytes(gradient_bytes(options) * layer_params);
   if (plan.zero >= 3) memory.buffers += Bytes(2 * weight_bytes * layer_params);
   return memory;

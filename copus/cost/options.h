@@ -81,8 +81,8 @@ struct CostOptions {
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 
-  // Memory per parameter beside weights, accumulated gradients and optimizer state: a gradient in
-  // the compute type before it is added up, flat copies.
+  // Memory per parameter beside weights, accumulated gradients and optimizer state, where gradients
+  // are reduced: buckets in the compute type, flat copies.
   double extra_state_bytes = 0;
   // Activations kept between forward and backward, as a multiple of what fused kernels keep.
   double activation_scale = 1;
