@@ -65,6 +65,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     bytes.working = Bytes(t * std::max(widest * (model.gated_mlp ? 2 : 1) / tp, h) * e);
     if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
+  if (s.sp && s.tp > 1) bytes.gathered = Bytes(2 * t * h * e);
   bytes.embedding = Bytes(replicated * h * mask);
   const double logit = options.logits_bytes > 0 ? options.logits_bytes : e + 4;
   bytes.head = Bytes(t * d(model.vocab) / tp * logit + 2 * replicated * h * e);

@@ -73,8 +73,8 @@ struct CostOptions {
   // issues kernels).
   Seconds pending_layer = microseconds(0);
   Seconds pending_ring_step = microseconds(0);
-  // What a pipeline message over the network takes longer at 64 nodes; it grows as the network's
-  // congestion does.
+  // What a pipeline message over the network takes longer, to and from each neighbour, at 64 nodes;
+  // it grows as the network's congestion does.
   Seconds hop_congestion = microseconds(0);
   // Waiting for the slowest of many nodes, as a share of the step, per doubling of the nodes.
   double straggler = 0;
@@ -86,6 +86,9 @@ struct CostOptions {
   double extra_state_bytes = 0;
   // Activations kept between forward and backward, as a multiple of what fused kernels keep.
   double activation_scale = 1;
+  // Layers by which the host may be ahead of the GPU: what sequence parallelism gathers for them
+  // stays allocated until the GPU has come by.
+  double run_ahead_layers = 0;
   // Of one logit; 0: the compute type's, and an FP32 copy that becomes softmax and gradient in
   // place.
   double logits_bytes = 0;
