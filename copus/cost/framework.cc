@@ -9,7 +9,7 @@
 namespace copus {
 namespace {
 
-// A stage takes layers, then the vocabulary projection, until its share of all is passed.
+// A stage takes layers, then the vocabulary projection, until its share of all is reached.
 std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t chunks) {
   std::vector<std::int64_t> layers(static_cast<std::size_t>(chunks), 0);
   const double head = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
@@ -25,7 +25,7 @@ std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t ch
     ++layers[chunk];
     before += cost(i);
     const double share = total * static_cast<double>(chunk + 1) / static_cast<double>(chunks);
-    if (before > share && chunk + 1 < layers.size()) ++chunk;
+    if (before >= share && chunk + 1 < layers.size()) ++chunk;
   }
   return layers;
 }

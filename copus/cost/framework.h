@@ -21,7 +21,7 @@ namespace copus {
 enum class StageBalance {
   kEven,  // the same number each, one less on the ends where they do not divide
   kCost,  // by parameters of layers and vocabulary projection, in order: a stage is full when its
-          // share is passed
+          // share is reached
 };
 
 struct FrameworkProfile {

@@ -69,9 +69,11 @@ TEST(StageLayers, ByCostGiveEveryLayerOnceAndFewerBeforeTheHead) {
     EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), std::int64_t{0}), 16) << chunks;
     EXPECT_LE(layers.back(), layers.front());
   }
-  // A head of four layers' parameters: 20 shares, 10 of them are passed with the 11th layer.
+  // A head of four layers' parameters: 20 shares, which ten layers have half of.
   EXPECT_EQ(stage_layers(llama(16, 2048, 8192), 2, StageBalance::kCost),
-            (std::vector<std::int64_t>{11, 5}));
+            (std::vector<std::int64_t>{10, 6}));
+  EXPECT_EQ(stage_layers(llama(16, 2048, 8192), 4, StageBalance::kCost),
+            (std::vector<std::int64_t>{5, 5, 5, 1}));
 }
 
 TEST(StageLayers, AreEvenUnlessTheyDoNotDivide) {

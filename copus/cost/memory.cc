@@ -65,6 +65,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     bytes.working = Bytes(t * std::max(widest * (model.gated_mlp ? 2 : 1) / tp, h) * e);
     if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
+  if (s.sp && s.tp > 1) bytes.gathered = Bytes(2 * t * h * e);
   bytes.embedding = Bytes(replicated * h * mask);
   const double logit = options.logits_bytes > 0 ? options.logits_bytes : e + 4;
   bytes.head = Bytes(t * d(model.vocab) / tp * logit + 2 * replicated * h * e);
@@ -87,7 +88,9 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
   memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
   memory.optimizer = Bytes(optimizer_bytes * sharded(plan.zero >= 1));
-  memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
+  if (replicas > 1) {
+    memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
+  }
   if (plan.zero >= 2) memory.buffers += Bytes(gradient_bytes(options) * layer_params);
   if (plan.zero >= 3) memory.buffers += Bytes(2 * weight_bytes * layer_params);
   return memory;

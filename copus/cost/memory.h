@@ -18,6 +18,7 @@ struct ActivationBytes {
   Bytes moe;        // one layer with experts
   Bytes embedding;  // first stage
   Bytes head;       // last stage: logits and their softmax
+  Bytes gathered;   // what sequence parallelism gathers for one layer's forward
   Bytes working;    // transient in one layer's backward (all of a layer's activations under full
                     // recompute)
 };
@@ -39,7 +40,7 @@ struct MemoryBreakdown {
   Bytes optimizer;
   Bytes activations;
   Bytes logits;
-  Bytes buffers;   // ZeRO-3 gathers, communication buckets
+  Bytes buffers;   // ZeRO-3 gathers, communication buckets, gathered activations
   Bytes overhead;  // context, libraries, fragmentation
 
   constexpr Bytes total() const {

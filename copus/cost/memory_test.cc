@@ -210,6 +210,15 @@ TEST(State, ExpertsAreShardedOverTheReplicasThatHoldThem) {
   EXPECT_DOUBLE_EQ(m.optimizer.v, 12 * (1e9 / 16 + 8e9 / 4));
 }
 
+TEST(State, ReductionBucketsAreThereWhereGradientsAreReduced) {
+  CostOptions options;
+  options.extra_state_bytes = 2;
+  ParallelPlan plan;
+  EXPECT_EQ(state_memory(options, plan, kDense, 0).buffers.v, 0);
+  plan.dp = 2;
+  EXPECT_DOUBLE_EQ(state_memory(options, plan, kDense, 0).buffers.v, 2e9);
+}
+
 TEST(State, StageThreeGathersALayerWhole) {
   ParallelPlan plan;
   plan.dp = 8;

@@ -51,6 +51,8 @@ const std::vector<NumberOption>& number_options() {
        1e-3},
       {"extra_state_bytes", 0, 64, [](CostOptions& o) -> double& { return o.extra_state_bytes; },
        1},
+      {"run_ahead_layers", 0, 1000, [](CostOptions& o) -> double& { return o.run_ahead_layers; },
+       1},
       {"activation_scale", 0.01, 100, [](CostOptions& o) -> double& { return o.activation_scale; },
        1},
       {"logits_bytes", 0, 100, [](CostOptions& o) -> double& { return o.logits_bytes; }, 1},

@@ -73,19 +73,22 @@ struct CostOptions {
   // issues kernels).
   Seconds pending_layer = microseconds(0);
   Seconds pending_ring_step = microseconds(0);
-  // What a pipeline message over the network takes longer at 64 nodes; it grows as the network's
-  // congestion does.
+  // What a pipeline message over the network takes longer, to and from each neighbour, at 64 nodes;
+  // it grows as the network's congestion does.
   Seconds hop_congestion = microseconds(0);
   // Waiting for the slowest of many nodes, as a share of the step, per doubling of the nodes.
   double straggler = 0;
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 
-  // Memory per parameter beside weights, accumulated gradients and optimizer state: a gradient in
-  // the compute type before it is added up, flat copies.
+  // Memory per parameter beside weights, accumulated gradients and optimizer state, where gradients
+  // are reduced: buckets in the compute type, flat copies.
   double extra_state_bytes = 0;
   // Activations kept between forward and backward, as a multiple of what fused kernels keep.
   double activation_scale = 1;
+  // Layers by which the host may be ahead of the GPU: what sequence parallelism gathers for them
+  // stays allocated until the GPU has come by.
+  double run_ahead_layers = 0;
   // Of one logit; 0: the compute type's, and an FP32 copy that becomes softmax and gradient in
   // place.
   double logits_bytes = 0;

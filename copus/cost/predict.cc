@@ -26,6 +26,8 @@ StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
   pieces.moe_layers = d(layers - dense);
   pieces.messages = plan.pp > 1 ? 1 : 0;
   pieces.pending = crosses_nodes(plan);
+  pieces.congestion = message_congestion(plan);
+  pieces.neighbours = plan.pp > 2 ? 2 : 1;
   pieces.embedding = chunk == 0;
   pieces.head = chunk == plan.pp * plan.vp - 1;
   return pieces;
@@ -39,6 +41,8 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, std::i
     sum.moe_layers += p.moe_layers;
     sum.messages += p.messages;
     sum.pending = p.pending;
+    sum.congestion = p.congestion;
+    sum.neighbours = p.neighbours;
     sum.embedding = sum.embedding || p.embedding;
     sum.head = sum.head || p.head;
   }

@@ -11,6 +11,10 @@ namespace {
 
 double d(std::int64_t n) { return static_cast<double>(n); }
 
+// A tensor-parallel ring through n nodes fills the network for pipeline messages as a job on this
+// many times n nodes does: nanotron's with tp = 32 stall on 8 nodes as all do on 64.
+constexpr std::int64_t kRingLoad = 16;
+
 // Time of `transfer` that remains visible when `window` of computation runs beside it and the rank
 // would have waited `slack` anyway.
 Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hidden,
@@ -90,12 +94,9 @@ StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p
       (options_.hop_overhead +
        collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) *
       p.messages;
-  if (p.pending) {
-    const Seconds congestion =
-        options_.hop_congestion * (congestion_growth(cluster_.nodes) * p.messages);
-    w.cost.forward.pp += congestion;
-    w.cost.backward_input.pp += congestion;
-  }
+  const Seconds stall = options_.hop_congestion * (p.congestion * p.neighbours * p.messages);
+  w.cost.forward.pp += stall;
+  w.cost.backward_input.pp += stall;
   auto add = [&w](double times, const PieceCost& piece) {
     w.cost.forward += times * piece.forward;
     w.cost.backward_input += times * piece.backward_input;
@@ -125,6 +126,12 @@ StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs
 bool StepModel::crosses_nodes(const ParallelPlan& plan) const noexcept {
   return plan.pp > 1 &&
          place_group(plan.pp, plan.tp * plan.cp * plan.dp, cluster_.gpus_per_node).nodes > 1;
+}
+
+double StepModel::message_congestion(const ParallelPlan& plan) const noexcept {
+  if (options_.hop_congestion.v <= 0 || !crosses_nodes(plan)) return 0;
+  const std::int64_t ring = place_group(plan.tp, 1, cluster_.gpus_per_node).nodes;
+  return congestion_growth(std::max(cluster_.nodes, kRingLoad * ring));
 }
 
 Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
@@ -199,31 +206,6 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   return f;
 }
 
-MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs,
-                                  const RankPieces& pieces,
-                                  double chunks_in_flight) const noexcept {
-  const bool moe = model_.is_moe();
-  const double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
-  const double largest = std::max(layer, embedding_split_ / d(plan.tp));
-  MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), largest);
-  const double held = chunks_in_flight / d(plan.vp);  // whole-rank micro-batches
-  m.activations = held * (pieces.dense_layers * costs.activations.dense +
-                          pieces.moe_layers * costs.activations.moe) +
-                  costs.activations.working;
-  if (pieces.embedding) m.activations += held * costs.activations.embedding;
-  if (pieces.head) {
-    // GPipe keeps the logits of every micro-batch, ZB-H1 their gradients (a third of what the loss
-    // held) until the weight part.
-    const double kept = plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight
-                        : plan.schedule == ScheduleKind::kZeroBubble
-                            ? 1 + (chunks_in_flight - 1) / 3
-                            : 1;
-    m.logits = costs.activations.head * kept;
-  }
-  m.overhead = options_.fixed_memory + options_.fragmentation * (m.activations + m.logits);
-  return m;
-}
-
 StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
                                    std::int64_t micro_batches) const noexcept {
   const double m = d(micro_batches);
@@ -265,6 +247,8 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
   p.moe_layers = d(layers - dense);
   p.messages = plan.pp > 1 ? d(plan.vp) : 0;
   p.pending = crosses_nodes(plan);
+  p.congestion = message_congestion(plan);
+  p.neighbours = plan.pp > 2 ? 2 : 1;
   p.embedding = rank == 0;
   p.head = rank == plan.pp - 1;
   return p;

@@ -105,7 +105,9 @@ class StepModel {
     double dense_layers = 0, moe_layers = 0;
     double messages = 0;  // chunks that exchange with a neighbour
     bool embedding = false, head = false;
-    bool pending = false;  // its pipeline messages go over the network
+    bool pending = false;   // its pipeline messages go over the network
+    double congestion = 0;  // what they meet there, of what a job on 64 nodes does
+    double neighbours = 0;  // that the pipeline's busiest rank exchanges them with
   };
   RankParams params(const ParallelPlan& plan, const RankPieces& pieces) const noexcept;
   // What pipeline rank `rank` holds.
@@ -122,10 +124,13 @@ class StepModel {
                 Seconds slack, std::int64_t micro_batches) const noexcept;
   Seconds straggling(Seconds step) const noexcept;
   bool crosses_nodes(const ParallelPlan& plan) const noexcept;
+  double message_congestion(const ParallelPlan& plan) const noexcept;
   Seconds hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
   Seconds embedding_sync(const ParallelPlan& plan) const noexcept;
   MemoryBreakdown memory(const ParallelPlan& plan, const ShapeCosts& costs,
                          const RankPieces& pieces, double chunks_in_flight) const noexcept;
+  Bytes run_ahead(const ParallelPlan& plan, const ShapeCosts& costs, const RankPieces& pieces,
+                  double held, const MemoryBreakdown& need) const noexcept;
   StepBreakdown breakdown(const RankWork& rank, Seconds pipeline,
                           std::int64_t micro_batches) const noexcept;
 

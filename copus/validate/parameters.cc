@@ -134,6 +134,8 @@ const std::vector<Parameter>& calibration_parameters() {
              [](CostOptions& o) -> double& { return o.extra_state_bytes; }),
       memory("activation_scale", 0.2, 5, 1, 0.3, 0,
              [](CostOptions& o) -> double& { return o.activation_scale; }),
+      memory("run_ahead_layers", 0, 200, 0, 1, 20,
+             [](CostOptions& o) -> double& { return o.run_ahead_layers; }),
       memory("logits_bytes", 0, 30, 6, 0.4, 6,
              [](CostOptions& o) -> double& { return o.logits_bytes; }),
       memory(
