@@ -46,6 +46,7 @@ struct RunOptions {
   CheckpointOptions checkpoint;
 
   std::string run_dir;
+  int held_directory = -1;          // RunDirectory::open()'s, of the process that started this one
   std::string config;               // text of config.toml
   std::optional<FlopsPerSec> peak;  // of all ranks together
 };
