@@ -125,6 +125,10 @@ class Comm {
   void all_gather(Tensor output, Tensor input) const;
   void broadcast(Tensor tensor, int root) const;
   void barrier() const;
+  // Until all members have come, who may be long at their disks: saving or loading a checkpoint
+  // they have longest_s() of it, and so has, since that moment, who waits for them. Through the
+  // ranks' meeting point.
+  void meet(std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now()) const;
 
   std::int64_t started() const { return operations_; }  // operations so far
   Activity& activity() const { return *rendezvous_.activity; }
@@ -145,7 +149,7 @@ class Comm {
   int rank_ = 0;
   int activity_group_ = 0;
   std::unique_ptr<CommBackend> backend_;
-  mutable std::int64_t operations_ = 0;
+  mutable std::int64_t operations_ = 0, meetings_ = 0;
   mutable double waited_s_ = 0;
 };
 

@@ -16,6 +16,9 @@ Result<void> LiveJob::save(const Controller* controller) {
                     human_seconds(waited), saved->step));
     COPUS_TRY_VOID(record_save(*saved));
   }
+  // A rank whose disk is slow is waited for here, and not in the next step, where it would be given
+  // up sooner.
+  trainer_.mesh().world->meet(begin);
   waited_s_ = waited;
   saved_step_ = outcome_.steps;
   const TrainerOptions& t = trainer_.options();
@@ -63,6 +66,7 @@ Result<void> LiveJob::record_save(const SaveOutcome& saved) {
 Result<void> LiveJob::finish_saving() {
   if (!saver_) return {};
   const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
+  const auto begin = Clock::now();
   std::string trouble;
   if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
     COPUS_TRY_VOID(record_save(*saved));
@@ -70,6 +74,7 @@ Result<void> LiveJob::finish_saving() {
       trouble = fmt::format("rank {}: {}", trainer_.mesh().rank, saved->error);
     }
   }
+  trainer_.mesh().world->meet(begin);
   // All are through with writing, and know what became of it.
   const std::string why = first_said(*trainer_.mesh().world, trainer_.options().device, trouble);
   if (recorder_ != nullptr) COPUS_TRY_VOID(clean_leftovers(o_.run_dir));

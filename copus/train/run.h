@@ -18,7 +18,7 @@ struct CheckpointOptions {
   bool save = true;        // at the end of the run, and where a signal ends it
   std::int64_t every = 0;  // and every so many steps; 0: not
   Retention retention;
-  double wait_s = 300;  // rank 0's, for the other ranks' shards
+  double wait_s = 1200;  // rank 0's, for the other ranks' shards
 
   bool resume = false;
   // What the user asked for now, and not the run that is resumed.

@@ -149,10 +149,12 @@ Result<void> make_trainer(GroupCache& groups, const RunOptions& options,
 Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
                             const std::function<void(const std::string&)>& say) {
   COPUS_TRY(const Comm* world, everyone(groups));
+  world->meet();  // some may come from a save
   COPUS_TRY(const std::vector<std::string> folders, candidates(*world, options));
   const auto vote = [&](const std::string& trouble) {
     const std::string mine =
         trouble.empty() ? "" : fmt::format("rank {}: {}", world->rank(), trouble);
+    world->meet();  // not all have read as much, nor as fast
     return first_said(*world, options.trainer.device, mine);
   };
   std::string skipped;

@@ -151,6 +151,45 @@ class Hung(FailureTest):
         run.wait(END_S)
 
 
+class SlowDisk(FailureTest):
+    """A rank that saves is waited for as long as it may take: four times --timeout."""
+
+    TIMEOUT_S = 4
+
+    def held_up(self):
+        """The shard of rank 1 of the second save is a pipe: to open it takes until somebody reads."""
+        run = self.start(*TINY, "--steps", 16, "--ranks", 2, "--checkpoint-every", 4, "--timeout", f"{self.TIMEOUT_S}s",
+                         "--run-dir", "run")  # fmt: skip
+        self.wait_for_step(run, 1)
+        pipe = self.folder / "run" / "checkpoints" / ".step-8.1.partial" / "shard-1.safetensors"
+        pipe.parent.mkdir()
+        os.mkfifo(pipe)
+        self.wait_for_step(run, 12)  # the next save waits for that one
+        return run, pipe
+
+    def test_slow_disk_ends_nothing(self):
+        run, pipe = self.held_up()
+        time.sleep(2 * self.TIMEOUT_S)
+        self.assertIsNone(run.process.poll(), run.err)
+        with open(pipe, "rb") as reader:
+            reader.read()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        # A pipe is no place for a shard; those before and behind it are there.
+        self.assertIn("CHECKPOINT OF STEP 8 NOT SAVED", run.out + run.err)
+        self.assertEqual(self.checkpoints(), [12, 16])
+        self.assertEqual(len(losses(self.folder / "run")), 16)
+
+    def test_hung_disk_ends_the_run_in_time(self):
+        run, _ = self.held_up()
+        begin = time.monotonic()
+        run.wait(START_S)
+        # Four times the limit, the roll call, and ten seconds for the one that does not answer.
+        self.assertLess(time.monotonic() - begin, 4 * self.TIMEOUT_S + 3 + 10 + 10)
+        self.assertEqual(run.code, 1, run.err)
+        self.assertRegex(run.err, r"meeting number \d+ in group world .* failed; missing: rank 1; rank 1 has been for \d+ s in saving a checkpoint of step 12")
+
+
 class OneFolder(FailureTest):
     """A run's folder is its own from its first moment to its last: a second run changes nothing there."""
 
