@@ -33,7 +33,12 @@ Result<void> LiveJob::save(const Controller* controller) {
               {"loss", number_or_null(outcome_.loss)},
               {"version", o_.checkpoint.version}};
   if (controller != nullptr) run["controller"] = controller->to_json();
-  saver_->save(trainer_, manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run)));
+  Manifest manifest = manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run));
+  if (controller != nullptr && o_.adapt.on()) {
+    manifest.plan = controller->resume_at().plan;
+    manifest.global_batch = controller->resume_at().global_batch;
+  }
+  saver_->save(trainer_, std::move(manifest));
   last_ = Clock::now();  // no part of the next step's time
   return {};
 }

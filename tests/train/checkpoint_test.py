@@ -130,6 +130,66 @@ class Resumed(CheckpointTest):
         self.assertIsNotNone(after["gns_low"])  # from the first step on
 
 
+class Adapted(CheckpointTest):
+    """A checkpoint has what was decided at its step, and is never in the middle of a try."""
+
+    ARGS = ("--model", "tiny", "--seq-len", 32, "--ranks", 2, "--calibration", 1000, "--dwell", 5, "--margin", 0.02,
+            "--batch-margin", 0.02, "--keep", 1000)  # fmt: skip
+
+    def manifest(self, step):
+        return json.loads(self.checkpoint(step)["manifest.json"])
+
+    def moves(self):
+        return [event for event in of_kind(self.folder / "run", "reconfigure") if event["done"]]
+
+    def test_decision_at_the_step_of_a_checkpoint(self):
+        self.train(*self.ARGS, "--global-batch", 4, "--plan", "dp=2", "--adapt", "batch", "--decide-every", 5,
+                   "--checkpoint-every", 5, "--steps", 30, "--run-dir", "run")  # fmt: skip
+        self.assertTrue(self.moves())
+        for move in self.moves():
+            self.assertEqual(self.manifest(move["step"])["global_batch"], move["global_batch_to"])
+        # Killed there, it goes on as it did.
+        step = self.moves()[0]["step"]
+        went_on = self.steps()[step + 1]
+        for later in range(step + 5, 31, 5):
+            shutil.rmtree(self.folder / "run" / "checkpoints" / f"step-{later}")
+        self.train("--resume", "--run-dir", "run", "--steps", step + 1)
+        again = self.steps()[step + 1]
+        for field in ("plan", "global_batch", "samples", "data_hash", "loss", "grad_norm"):
+            self.assertEqual(again[field], went_on[field], field)
+
+    def test_stopped_where_a_decision_is_due(self):
+        run = self.start(*self.ARGS, "--global-batch", 4, "--plan", "dp=2", "--adapt", "batch", "--decide-every", 1,
+                         *LONG, "--run-dir", "run")  # fmt: skip
+        self.wait_for_step(run, 3)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        step = read_events(self.folder / "run")[-1]["step"]
+        decision = [event for event in of_kind(self.folder / "run", "decision") if event["step"] == step][-1]
+        self.assertIn(decision["action"], ("later", "keep"))
+        at = decision["best"] if decision["action"] == "later" else self.steps()[step]
+        self.assertEqual(self.manifest(step)["global_batch"], at["global_batch"])
+
+    def test_save_in_a_try_returns(self):
+        self.train(*self.ARGS, "--global-batch", 8, "--batch-range", "8:8", "--plan", "tp=2,micro_batch=1", "--adapt", "full",
+                   "--probe", 2, "--decide-every", 5, "--checkpoint-every", 1, "--steps", 80, "--run-dir", "run")  # fmt: skip
+        trying, saved_in_tries = False, 0
+        for event in read_events(self.folder / "run"):
+            if event["event"] == "decision":
+                if ": a try;" in event["why"] and not trying:
+                    trying, home = True, self.steps()[event["step"]]["plan"]
+                elif ": a try;" not in event["why"]:
+                    trying = False
+            if event["event"] == "step" and trying:
+                self.assertNotEqual(event["plan"], home)
+                plan = self.manifest(event["step"])["plan"]
+                if event["step"] % 5:  # the last one's decision comes after this event
+                    self.assertEqual(f"dp{plan['dp']}.tp{plan['tp']}.pp{plan['pp']}", ".".join(home.split(".")[:3]))
+                    saved_in_tries += 1
+        self.assertGreater(saved_in_tries, 0)
+
+
 class Signalled(CheckpointTest):
     def test_termination_saves_and_is_no_failure(self):
         run = self.start(*TINY, *LONG, "--run-dir", "run")
