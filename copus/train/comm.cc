@@ -134,7 +134,7 @@ void Pending::wait_on_host() {
 }
 
 Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::string name,
-                                           std::vector<int> members) {
+                                           std::vector<int> members, int attempt) {
   std::unique_ptr<Comm> comm(new Comm);
   comm->rendezvous_ = rendezvous;
   comm->name_ = std::move(name);
@@ -144,12 +144,13 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
   comm->rank_ = static_cast<int>(self - comm->members_.begin());
   if (comm->size() == 1) return comm;
   const std::string ranks = fmt::format("{}", fmt::join(comm->members_, ","));
-  const std::string key = fmt::format("copus/group/{}/{}", comm->name_, ranks);
+  comm->key_ = fmt::format("{}/{}/{}", comm->name_, ranks, attempt);
   comm->activity_group_ =
       comm->activity().add_group(fmt::format("{} (ranks {})", comm->name_, ranks));
   const Activity::Scope connects(comm->activity(), Operation::kConnect, comm->activity_group_, 0);
   GroupAddress address;
-  address.store = c10::make_intrusive<c10d::PrefixStore>(key, rendezvous.store);
+  address.store =
+      c10::make_intrusive<c10d::PrefixStore>("copus/group/" + comm->key_, rendezvous.store);
   address.rank = comm->rank_;
   address.size = comm->size();
   address.timeout = rendezvous.timeout;
@@ -163,6 +164,7 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
     try {
       comm->fail(Operation::kConnect, 0, first_line(error));
     } catch (const CommError& named) {
+      comm->activity().over(false);  // whether the run is, others decide
       return Error{named.what()};
     }
   }
@@ -213,8 +215,7 @@ void Comm::fail(Operation operation, std::int64_t number, const std::string& why
   const auto before = read_activities(own.folder(), watched);
   std::string who;
   try {
-    const std::string key =
-        fmt::format("{}/{}/{}/{}", name_, fmt::join(members_, ","), to_string(operation), number);
+    const std::string key = fmt::format("{}/{}/{}", key_, to_string(operation), number);
     const auto missing = answer_in_time<std::vector<int>>(
         kRollCall + std::chrono::seconds(1),
         [store = rendezvous_.store, members = members_, self = rendezvous_.rank, key] {
@@ -324,9 +325,7 @@ void Comm::meet(Clock::time_point since) const {
   if (size() == 1) return;
   const std::int64_t number = ++meetings_;
   const Activity::Scope meets(activity(), Doing::kMeeting, number);
-  const auto key_of = [&](std::int64_t n) {
-    return fmt::format("copus/meeting/{}/{}/{}", name_, fmt::join(members_, ","), n);
-  };
+  const auto key_of = [&](std::int64_t n) { return fmt::format("copus/meeting/{}/{}", key_, n); };
   const double timeout_s = std::chrono::duration<double>(rendezvous_.timeout).count();
   const auto deadline =
       since + std::chrono::duration<double>(longest_s(Doing::kMeeting, timeout_s));

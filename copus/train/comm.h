@@ -105,8 +105,10 @@ class Pending {
 class Comm {
  public:
   // `name`: tp, dp, …; `members`: global ranks, this rank among them. Blocks until all have come.
+  // Each has to come anew, by another number, where an attempt has failed: what was left of that is
+  // none of this group's. An error leaves the rank as it was.
   static Result<std::unique_ptr<Comm>> create(const Rendezvous& rendezvous, std::string name,
-                                              std::vector<int> members);
+                                              std::vector<int> members, int attempt = 0);
 
   const std::string& name() const { return name_; }
   const std::vector<int>& members() const { return members_; }
@@ -146,6 +148,7 @@ class Comm {
   Rendezvous rendezvous_;
   std::string name_;
   std::vector<int> members_;
+  std::string key_;  // its own in the store
   int rank_ = 0;
   int activity_group_ = 0;
   std::unique_ptr<CommBackend> backend_;

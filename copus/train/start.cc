@@ -176,6 +176,9 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
     COPUS_TRY_VOID(read_run_state(reader->manifest(), start));
     reserve_for_moves(here, here.trainer, start);
+    // Ranks that cannot reach each other are no fault of the checkpoint's.
+    COPUS_TRY_VOID(check_trainable(here.trainer));
+    COPUS_TRY_VOID(Mesh::create(groups, here.trainer.plan, here.trainer.model));
     Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, here.trainer, *reader);
     if (const std::string why = vote(restored ? "" : restored.error().message); !why.empty()) {
       skip(folder, why);

@@ -86,7 +86,7 @@ class Activity {
   void set_step(std::int64_t step) { word(kStep).store(static_cast<std::uint64_t>(step), relaxed); }
   std::int64_t step() const { return static_cast<std::int64_t>(word(kStep).load(relaxed)); }
   // This rank ends by itself: that it falls silent explains nothing.
-  void over() { word(kOver).store(1, relaxed); }
+  void over(bool is = true) { word(kOver).store(is ? 1 : 0, relaxed); }
   RankActivity read() const;
 
   // The watchdog's: one more tick, in which nothing changed for `still` ticks.
