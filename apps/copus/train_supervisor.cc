@@ -133,6 +133,8 @@ std::vector<std::string> resuming(const TrainArgs& args, const RunOptions& run,
   }
   std::vector<std::string> again = {command.front(), "train", "--resume", "--run-dir", run.run_dir};
   if (args.json) again.emplace_back("--json");
+  // Until a checkpoint is on these data, the last one is on others.
+  if (args.checkpoint.other_data) again.emplace_back("--other-data");
   return again;
 }
 

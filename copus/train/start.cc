@@ -1,5 +1,7 @@
 #include "copus/train/start.h"
 
+#include <fmt/ranges.h>
+
 #include <future>
 
 #include "copus/base/checksum.h"
@@ -42,17 +44,25 @@ Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions&
   return std::vector<std::string>(folders.rbegin(), folders.rend());
 }
 
-// What the run was on must be what it goes on with, unless other data was asked for.
+// What the run was on must be what it goes on with, unless other data is meant. Named again, or by
+// another path, it is the same where its samples are.
 Result<void> check_same_data(const RunOptions& options, const Dataset& data,
                              const CheckpointReader& reader) {
   const Json& run = reader.manifest().run;
   if (options.checkpoint.other_data || !run.contains("data")) return {};
   const std::string now = checksum_text(data_fingerprint(data));
   if (run.at("data") == now) return {};
+  const Manifest& was = reader.manifest();
+  const auto refused = [&](const char* field, const auto& got, const auto& want) {
+    return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
+                      field, got, want, reader.folder());
+  };
+  if (data.seq_len() != was.seq_len) return refused("--seq-len", data.seq_len(), was.seq_len);
+  if (options.trainer.seed != was.seed) return refused("--seed", options.trainer.seed, was.seed);
   return make_error(
-      "{}: the run was on other data, or on other samples of it (fingerprint {}, now {}); want the "
-      "same, or --data given on the command line to go on with another",
-      reader.folder(), run.at("data").dump(), now);
+      "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
+      "{} is on ({}), or --other-data to go on with another",
+      fmt::join(options.data, " "), options.held_out, now, reader.folder(), run.at("data").dump());
 }
 
 // Where a run that adapts goes on: where it had got to, unless told otherwise.

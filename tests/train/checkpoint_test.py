@@ -9,8 +9,9 @@ import os
 import resource
 import shutil
 import signal
+import time
 
-from fixture import (END_S, LONG, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
+from fixture import (END_S, LONG, START_S, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
                      read_events)  # fmt: skip
 
 PAIR = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1")
@@ -108,14 +109,6 @@ class Resumed(CheckpointTest):
         run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, "--lr", 5, code=2)
         self.assertEqual((self.folder / "run" / "config.toml").read_text(), before)
 
-    def test_other_data_is_refused_unless_asked_for(self):
-        (self.folder / "a.txt").write_text("a few words of text\n" * 200)
-        self.train(*TINY, "--steps", 2, "--data", "a.txt", "--run-dir", "run")
-        (self.folder / "a.txt").write_text("other words of text\n" * 200)
-        run = self.train("--resume", "--run-dir", "run", "--steps", 3, code=2)
-        self.assert_error(run, 2, "the run was on other data")
-        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt")
-
     def test_adapted_run_goes_on_where_it_had_got_to(self):
         args = ("--model", "tiny", "--seq-len", 32, "--global-batch", 4, "--ranks", 2, "--plan", "dp=2",
                 "--calibration", 1000, "--decide-every", 5, "--dwell", 5, "--batch-margin", 0.02,
@@ -188,6 +181,59 @@ class Adapted(CheckpointTest):
                     self.assertEqual(f"dp{plan['dp']}.tp{plan['tp']}.pp{plan['pp']}", ".".join(home.split(".")[:3]))
                     saved_in_tries += 1
         self.assertGreater(saved_in_tries, 0)
+
+
+class Data(CheckpointTest):
+    """A run goes on with the data that it was on, whatever the command line names, unless others are meant."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "a.txt").write_text("a few words of text\n" * 200)
+        self.train(*TINY, "--steps", 2, "--data", "a.txt", "--run-dir", "run")
+
+    def assert_refused(self, args, *patterns):
+        before = (self.folder / "run" / "config.toml").read_text()
+        run = self.train("--resume", "--run-dir", "run", "--steps", 3, *args, code=2)
+        self.assert_error(run, 2, "or --other-data to go on with another", *patterns)
+        self.assertEqual((self.folder / "run" / "config.toml").read_text(), before)
+
+    def test_same_data_named_again(self):
+        shutil.copy(self.folder / "a.txt", self.folder / "moved.txt")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt", "--seed", 1, "--seq-len", 64)
+        self.train("--resume", "--run-dir", "run", "--steps", 4, "--data", "moved.txt")
+        self.assertEqual(list(self.steps()), [1, 2, 3, 4])
+
+    def test_same_path_with_other_content(self):
+        (self.folder / "a.txt").write_text("other words of text\n" * 200)
+        self.assert_refused((), "--data: got a.txt ")
+        self.assert_refused(("--data", "a.txt"), "--data: got a.txt ")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--other-data")
+        self.train("--resume", "--run-dir", "run", "--steps", 4)  # these are the run's now
+
+    def test_another_path(self):
+        (self.folder / "b.txt").write_text("other words of text\n" * 200)
+        self.assert_refused(("--data", "b.txt"), "--data: got b.txt ")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "b.txt", "--other-data")
+
+    def test_other_samples_of_it(self):
+        self.assert_refused(("--seed", 2), "--seed: got 2; want 1,")
+        self.assert_refused(("--seq-len", 32), "--seq-len: got 32; want 64,")
+        self.assert_refused(("--held-out", 0.5), "--data: got a.txt with --held-out 0.5")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--seed", 2, "--other-data")
+
+    def test_other_data_is_meant_after_a_restart_too(self):
+        (self.folder / "b.txt").write_text("other words of text\n" * 200)
+        run = self.start("--resume", "--run-dir", "run", *LONG, "--data", "b.txt", "--other-data", "--max-restarts", 1,
+                         "--ranks", 2)  # fmt: skip
+        self.wait_for_step(run, 5)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        deadline = time.monotonic() + START_S
+        while len(of_kind(self.folder / "run", "restart")) < 2 and time.monotonic() < deadline:
+            self.assertIsNone(run.process.poll(), run.err)
+            time.sleep(0.1)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
 
 
 class Signalled(CheckpointTest):
