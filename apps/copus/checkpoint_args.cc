@@ -29,6 +29,12 @@ void add_checkpoint_options(CLI::App& command, CheckpointArgs& a) {
                 "go on from the newest checkpoint in --run-dir; its config.toml has the options "
                 "that are not given")
       ->group("Checkpoints");
+  command
+      .add_flag(
+          "--other-data", a.other_data,
+          "with --resume: --data, --seq-len, --seed or --held-out are meant to be others than "
+          "the run was on")
+      ->group("Checkpoints");
 }
 
 void note_given(TrainArgs& args) {
@@ -37,8 +43,6 @@ void note_given(TrainArgs& args) {
   given.plan_given = !args.plan.empty();
   given.batch_given = !args.global_batch.empty();
   given.lr_given = !args.lr.empty() || !args.base_batch.empty();
-  given.data_given =
-      !args.data.empty() || !args.seq_len.empty() || !args.seed.empty() || !args.held_out.empty();
 }
 
 Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
@@ -95,7 +99,7 @@ Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args) {
   out.plan_given = args.plan_given;
   out.batch_given = args.batch_given;
   out.lr_given = args.lr_given;
-  out.other_data = args.data_given;
+  out.other_data = args.other_data;
   out.version = COPUS_VERSION;
   out.why = environment_variable("COPUS_RESTART_WHY").value_or("--resume");
   return out;

@@ -17,10 +17,9 @@ struct TrainArgs;
 // Text until resolved, so that a bad value gets our message.
 struct CheckpointArgs {
   std::string every, keep, keep_every;
-  bool resume = false;
+  bool resume = false, other_data = false;
   // Given now, and not by the run that is resumed.
-  bool model_given = false, plan_given = false, batch_given = false, lr_given = false,
-       data_given = false;
+  bool model_given = false, plan_given = false, batch_given = false, lr_given = false;
 };
 
 void add_checkpoint_options(CLI::App& command, CheckpointArgs& args);

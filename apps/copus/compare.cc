@@ -13,7 +13,8 @@
 namespace copus {
 namespace {
 
-Result<int> run(CLI::App& command, CompareArgs& args, const std::vector<std::string>& argv) {
+Result<int> run(CLI::App& command, CompareArgs& args, const std::vector<std::string>& argv,
+                int& stopped_by) {
   std::vector<std::string> unused;
   ConfigRules rules;
   rules.others = &unused;
@@ -22,8 +23,9 @@ Result<int> run(CLI::App& command, CompareArgs& args, const std::vector<std::str
   if (!args.seeds.empty()) {
     COPUS_TRY(seeds, parse_integer(args.seeds, "--seeds", 1, 1000));
   }
-  COPUS_TRY(CompareReport report, args.simulate ? simulate_comparison(args, seeds)
-                                                : live_comparison(args, seeds, argv.front()));
+  COPUS_TRY(CompareReport report, args.simulate
+                                      ? simulate_comparison(args, seeds)
+                                      : live_comparison(args, seeds, argv.front(), stopped_by));
   if (args.simulate && !unused.empty()) {
     report.assumed.push_back(fmt::format("not used in a simulation: {}", fmt::join(unused, ", ")));
   }
@@ -99,8 +101,10 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::vector<std::s
       "Example: copus compare --simulate --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM "
       "--seq-len 2048");
   command->callback([command, args, argv, &exit_code] {
-    const Result<int> code = run(*command, *args, argv);
+    int stopped_by = 0;
+    const Result<int> code = run(*command, *args, argv, stopped_by);
     exit_code = code ? *code : report(code.error());
+    if (!code && stopped_by != 0) exit_code = 128 + stopped_by;
   });
 }
 

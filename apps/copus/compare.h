@@ -33,9 +33,10 @@ struct CompareReport {
 };
 
 Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t seeds);
-// `program`: this one, whose `train` is started for each policy and seed.
+// `program`: this one, whose `train` is started for each policy and seed. `stopped_by`: the signal
+// that ended it, and the run that was under way; 0: none.
 Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seeds,
-                                      const std::string& program);
+                                      const std::string& program, int& stopped_by);
 
 // Samples that a recorded run's loss is the mean of.
 Result<std::int64_t> loss_window(const CompareArgs& args);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -22,6 +21,27 @@ std::vector<std::string> own_command(int argc, char** argv) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (!failed && !command.empty()) command[0] = self.string();
   return command;
+}
+
+// Before the parser, which would only say that something was not expected: the first word that is
+// no command of the one before it.
+copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
+  CLI::App* at = &app;
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    std::vector<std::string> names;
+    CLI::App* next = nullptr;
+    for (CLI::App* command : at->get_subcommands([](CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+      if (command->get_name() == argv[i]) next = command;
+    }
+    if (names.empty()) return {};
+    if (next == nullptr) {
+      return copus::make_error("{}: got {}; want {}", i == 1 ? "command" : at->get_name(), argv[i],
+                               copus::join_or(names));
+    }
+    at = next;
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,15 +74,8 @@ int main(int argc, char** argv) {
   copus::add_compare_command(app, exit_code, command_line);
   copus::add_checkpoint_command(app, exit_code);
   copus::add_completion_command(app, exit_code);
-  // Before the parser, which would only say that a command is missing.
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  if (argc > 1 && argv[1][0] != '-' &&
-      std::find(names.begin(), names.end(), argv[1]) == names.end()) {
-    return copus::report(
-        copus::make_error("command: got {}; want {}", argv[1], copus::join_or(names)));
+  if (const auto known = check_commands(app, argc, argv); !known) {
+    return copus::report(known.error());
   }
   try {
     app.parse(argc, argv);

@@ -10,6 +10,7 @@
 #include "apps/copus/config_file.h"
 #include "apps/copus/train_args.h"
 #include "apps/copus/train_supervisor.h"
+#include "copus/base/text.h"
 #include "copus/train/device.h"
 #include "copus/train/launch/signal_pipe.h"
 #include "copus/train/launch/supervisor.h"
@@ -98,6 +99,10 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
                   run.trainer.compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32,
                   who.local_world_size);
     if (node) run.peak = *node * (static_cast<double>(who.world_size) / who.local_world_size);
+  }
+  if (const auto held = environment_variable(kHeldDirectory)) {
+    COPUS_TRY(const std::int64_t descriptor, parse_integer(*held, kHeldDirectory, 0, 1 << 30));
+    run.held_directory = static_cast<int>(descriptor);
   }
   COPUS_TRY(const Rendezvous rendezvous, meet(args, who));
   // Never freed: a signal may come as late as it likes.

@@ -7,6 +7,7 @@
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
 #include "copus/interop/hf_config.h"
+#include "copus/train/health/watchdog.h"
 
 namespace copus {
 namespace {
@@ -258,7 +259,8 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
   COPUS_TRY(run.bad_steps, resolve_bad_steps(args.failures));
 
   COPUS_TRY(run.checkpoint, resolve_checkpoints(args.checkpoint));
-  COPUS_TRY(run.checkpoint.wait_s, collective_timeout_s(args));
+  COPUS_TRY(const double timeout_s, collective_timeout_s(args));
+  run.checkpoint.wait_s = longest_s(Doing::kSaving, timeout_s);
   if (run.bad_steps.action == OnBadStep::kRollback && run.checkpoint.every == 0) {
     return make_error(
         "--on-bad-step: got rollback without --checkpoint-every; want checkpoints to "

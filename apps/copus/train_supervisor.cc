@@ -13,6 +13,7 @@
 #include "copus/base/remove_tree.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/stall.h"
+#include "copus/train/health/watchdog.h"
 #include "copus/train/launch/signal_pipe.h"
 #include "copus/train/record/run_directory.h"
 
@@ -30,7 +31,8 @@ void say(const std::string& text) { fmt::print(stderr, "copus: {}\n", text); }
 // wait finds out first.
 class Silence {
  public:
-  Silence(std::string folder, double limit_s) : folder_(std::move(folder)), limit_s_(limit_s) {}
+  Silence(std::string folder, double timeout_s)
+      : folder_(std::move(folder)), timeout_s_(timeout_s) {}
 
   std::string operator()(const std::vector<int>& alive) {
     // Counted in looks of at most a few seconds each: that this process was stopped is not the
@@ -42,22 +44,37 @@ class Silence {
     std::map<int, RankActivity> seen;
     for (RankActivity& rank : read_activities(folder_, alive)) seen[rank.rank] = std::move(rank);
     for (const int rank : alive) {
-      const RankActivity& is = seen[rank];  // without a file: not yet at its first tick
-      auto& [ticks, silent_s] = ticks_[rank];
-      silent_s = is.ticks == ticks ? silent_s + passed : 0;
-      ticks = is.ticks;
-      if (silent_s < limit_s_) continue;
-      stalls.push_back({is, true, silent_s});
+      Heard& heard = heard_[rank];
+      const auto file = seen.find(rank);
+      // Whoever took its file away has silenced nobody.
+      if (file == seen.end() && heard.ever) continue;
+      if (file != seen.end() && (!heard.ever || file->second.ticks != heard.ticks)) {
+        heard = {true, file->second.ticks, 0};
+        continue;
+      }
+      heard.silent_s += passed;
+      if (heard.silent_s < limit_s(heard)) continue;
+      stalls.push_back({heard.ever ? file->second : RankActivity(), true, heard.silent_s});
       stalls.back().rank.rank = rank;
     }
     return to_text(stalls);
   }
 
  private:
+  struct Heard {
+    bool ever = false;  // without a file so far: it starts
+    std::uint64_t ticks = 0;
+    double silent_s = 0;
+  };
+  // Long enough that the ranks' own limits come first, also where one waits for one that waits.
+  double limit_s(const Heard& heard) const {
+    return 2 * longest_s(heard.ever ? Doing::kBetweenSteps : Doing::kStarting, timeout_s_) + 10;
+  }
+
   std::string folder_;
-  double limit_s_;
+  double timeout_s_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  std::map<int, std::pair<std::uint64_t, double>> ticks_;
+  std::map<int, Heard> heard_;
 };
 
 std::optional<PublishedCheckpoint> newest_checkpoint(const std::string& run_dir) {
@@ -83,8 +100,8 @@ std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string&
   return lost;
 }
 
-// One attempt, with a meeting point of its own.
-Result<SupervisorOutcome> attempt(const TrainArgs& args, const std::string& folder, int ranks,
+// One attempt, with a meeting point of its own. The ranks hold the directory's lock, too.
+Result<SupervisorOutcome> attempt(const TrainArgs& args, const RunDirectory& directory, int ranks,
                                   const std::vector<std::string>& command,
                                   const std::string& why_again) {
   COPUS_TRY(const double timeout_s, collective_timeout_s(args));
@@ -98,8 +115,9 @@ Result<SupervisorOutcome> attempt(const TrainArgs& args, const std::string& fold
   options.master_port = served.port;
   COPUS_TRY(options.save_grace_s, save_grace_s(args.failures));
   if (!why_again.empty()) options.variables.push_back("COPUS_RESTART_WHY=" + why_again);
-  // Long enough that the ranks' own limits come first, also where one waits for one that waits.
-  options.stalled = Silence(folder, 2 * timeout_s + 10);
+  options.kept_open = directory.descriptor();
+  options.variables.push_back(fmt::format("{}={}", kHeldDirectory, directory.descriptor()));
+  options.stalled = Silence(activity_folder(directory.path()), timeout_s);
   return supervise(options);
 }
 
@@ -115,6 +133,8 @@ std::vector<std::string> resuming(const TrainArgs& args, const RunOptions& run,
   }
   std::vector<std::string> again = {command.front(), "train", "--resume", "--run-dir", run.run_dir};
   if (args.json) again.emplace_back("--json");
+  // Until a checkpoint is on these data, the last one is on others.
+  if (args.checkpoint.other_data) again.emplace_back("--other-data");
   return again;
 }
 
@@ -164,9 +184,9 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
   }
   if (const auto port = rendezvous_port(args); !port) return report(port.error());
   if (const auto data = open_data(run); !data) return report(data.error());
-  if (const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume); !directory) {
-    return report(directory.error());
-  }
+  // Held until the last attempt is over: between two of them the run is nobody else's either.
+  const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume);
+  if (!directory) return report(directory.error());
   if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
 
   const std::string folder = activity_folder(run.run_dir);
@@ -176,7 +196,7 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
   for (;;) {
     std::error_code ignored;
     remove_tree(folder, ignored);  // an earlier attempt's
-    const Result<SupervisorOutcome> outcome = attempt(args, folder, ranks, command, why_again);
+    const Result<SupervisorOutcome> outcome = attempt(args, *directory, ranks, command, why_again);
     // What could not even be started is bad input the first time, and a failed run later.
     if (!outcome) {
       return restarts.made() == 0 ? report(outcome.error()) : run_failed(outcome.error().message);

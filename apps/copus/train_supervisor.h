@@ -8,6 +8,9 @@
 
 namespace copus {
 
+// The variable by which ranks know the descriptor that the run directory is locked by.
+constexpr const char* kHeldDirectory = "COPUS_HELD_DIRECTORY";
+
 // `command`: this process's program and arguments. Starts the ranks, again and with fewer of them
 // where the arguments let it, until the run is over; returns the exit code.
 int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,

@@ -196,6 +196,11 @@ Decision Controller::finish_probing(std::optional<double> remaining_s) {
   return decision;
 }
 
+const Configuration& Controller::resume_at() const {
+  if (probing_) return probing_->home;
+  return later_ && later_->move ? later_->to : now_.at;
+}
+
 Json Controller::to_json() const {
   return {{"noise", noise_.to_json()},
           {"scales_noise", scales_noise_.to_json()},
@@ -226,17 +231,28 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
   return {};
 }
 
+namespace {
+
+Result<void> decide_and_move(Job& job, Controller& controller) {
+  const Decision decision = controller.consider(job.remaining_s());
+  COPUS_TRY_VOID(job.decided(decision));
+  if (!decision.move) return {};
+  COPUS_TRY(const MoveReport report, job.move(decision.to));
+  controller.moved(decision, report);
+  return {};
+}
+
+}  // namespace
+
 Result<void> drive(Job& job, Controller& controller) {
   while (!job.done()) {
     COPUS_TRY(const StepReport step, job.step());
     const std::optional<NoiseTerms> terms = controller.observe(step);
+    const bool due = Controller::due(controller.options(), step.step);
+    if (due && job.stopping()) controller.decide_for_later(job.remaining_s());
     COPUS_TRY_VOID(job.observed(step, terms, controller));
-    if (job.done() || !Controller::due(controller.options(), step.step)) continue;
-    const Decision decision = controller.consider(job.remaining_s());
-    COPUS_TRY_VOID(job.decided(decision));
-    if (!decision.move) continue;
-    COPUS_TRY(const MoveReport report, job.move(decision.to));
-    controller.moved(decision, report);
+    if (due && !job.done()) COPUS_TRY_VOID(decide_and_move(job, controller));
+    COPUS_TRY_VOID(job.settled(controller));
   }
   return {};
 }

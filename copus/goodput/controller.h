@@ -75,6 +75,12 @@ class Controller {
   // REQUIRES: decision.move, and it is the last that was made.
   void moved(const Decision& decision, const MoveReport& report);
 
+  // The run stops here, and where to go is due: decided for whoever goes on.
+  void decide_for_later(std::optional<double> remaining_s) { later_ = consider(remaining_s); }
+  const std::optional<Decision>& later() const { return later_; }
+  // Where a run goes on that is saved now: not in the middle of a try.
+  const Configuration& resume_at() const;
+
   // What a run that is started again would be long in finding out anew: the noise scale, and what
   // moves took. Step times, tries and refusals begin anew: the machine may be another.
   Json to_json() const;
@@ -117,6 +123,7 @@ class Controller {
   std::vector<Configuration> refused_;  // moves that failed
   std::vector<Configuration> probed_;   // none is tried twice
   std::optional<Probing> probing_;
+  std::optional<Decision> later_;
 };
 
 // A run that can be moved.
@@ -131,6 +138,10 @@ class Job {
                                 const Controller& controller) = 0;
   virtual Result<void> decided(const Decision& decision) = 0;
   virtual Result<MoveReport> move(const Configuration& to) = 0;
+  // The step was the last for now, though the run is not over.
+  virtual bool stopping() const { return false; }
+  // The step, and what was decided after it, are done: time to save.
+  virtual Result<void> settled(const Controller& /*controller*/) { return {}; }
 };
 
 // Steps, and where one is due a decision, until the job is done.

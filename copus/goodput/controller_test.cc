@@ -98,6 +98,13 @@ class FakeJob : public Job {
     calls += 'o';
     return {};
   }
+  bool stopping() const override { return stops && done(); }
+  Result<void> settled(const Controller& controller) override {
+    calls += 't';
+    resumes_at.push_back(controller.resume_at());
+    was_at.push_back(at_);
+    return {};
+  }
   Result<void> decided(const Decision& decision) override {
     decisions.push_back(decision);
     calls += 'd';
@@ -123,10 +130,12 @@ class FakeJob : public Job {
   std::vector<Configuration> broken;       // a move there fails
   double pause_s = 1;
   Int fails_at_step = -1;
+  bool stops = false;  // its last step is not the run's
 
   std::string calls;
   std::vector<Decision> decisions;
   std::vector<Configuration> asked;
+  std::vector<Configuration> resumes_at, was_at;  // after each step
 
  private:
   double scattered(double sd) { return 1 + sd * std::normal_distribution<double>()(random_); }
@@ -146,7 +155,7 @@ StepReport report(Int step, double seconds, double gns, double batch) {
   return {step, 0, 0, seconds, {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}}, {}};
 }
 
-TEST(Drive, StepsObservesDecidesAndMovesInThisOrder) {
+TEST(Drive, StepsObservesDecidesMovesAndSettlesInThisOrder) {
   FakeJob job(pipelined(16), 60);
   ControllerOptions options = quiet_options();
   Controller controller(options, predict(pipelined(16)), all_candidates(), one_second);
@@ -155,11 +164,38 @@ TEST(Drive, StepsObservesDecidesAndMovesInThisOrder) {
   std::size_t decision = 0;
   for (Int step = 1; step <= 60; ++step) {
     expected += "so";
-    if (step % options.decide_every != 0 || step == 60) continue;  // none after the end
-    expected += job.decisions.at(decision++).move ? "dm" : "d";
+    const bool decides = step % options.decide_every == 0 && step != 60;  // none after the end
+    if (decides) expected += job.decisions.at(decision++).move ? "dm" : "d";
+    expected += "t";
   }
   EXPECT_EQ(job.calls, expected);
   EXPECT_EQ(job.decisions.size(), 5U);
+}
+
+TEST(Drive, WhatIsSavedAfterADecisionIsWhereItLed) {
+  FakeJob job(pipelined(16), 200);
+  Controller controller(quiet_options(), predict(pipelined(16)), all_candidates(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_FALSE(job.asked.empty());
+  EXPECT_EQ(job.resumes_at, job.was_at);
+}
+
+// Stopped at any decision, it goes on where it would be without.
+TEST(Drive, WhatIsDueWhereARunStopsIsDecidedForWhoGoesOn) {
+  FakeJob whole(pipelined(16), 200);
+  Controller whole_controller(quiet_options(), predict(pipelined(16)), all_candidates(),
+                              one_second);
+  ASSERT_TRUE(drive(whole, whole_controller).has_value());
+  Int moves = 0;
+  for (Int steps = 10; steps < 200; steps += 10) {
+    FakeJob job(pipelined(16), steps);
+    job.stops = true;
+    Controller controller(quiet_options(), predict(pipelined(16)), all_candidates(), one_second);
+    ASSERT_TRUE(drive(job, controller).has_value());
+    EXPECT_EQ(controller.resume_at(), whole.was_at.at(static_cast<std::size_t>(steps - 1)));
+    if (controller.resume_at() != job.at()) ++moves;
+  }
+  EXPECT_EQ(moves, static_cast<Int>(whole.asked.size()));
 }
 
 TEST(Drive, ADecisionIsDueByTheNumberOfStepsAlone) {
@@ -349,6 +385,19 @@ TEST(Probing, ReturnsWhereThePredictedBestIsSlower) {
   EXPECT_EQ(job.asked_for(data_parallel(128)), 1);
   EXPECT_EQ(job.asked_for(pipelined(128)), 1);
   EXPECT_EQ(job.asked.size(), 3U);
+}
+
+TEST(Probing, WhatIsSavedInATryIsWhereItWasBegun) {
+  FakeJob job(pipelined(128), 300);
+  job.slowdown = {{plan_of(mixed(0)), 2.0}, {plan_of(data_parallel(0)), 2.5}};
+  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
+  ASSERT_TRUE(drive(job, controller).has_value());
+  const auto away = [](const std::vector<Configuration>& places) {
+    return std::count_if(places.begin(), places.end(),
+                         [](const Configuration& at) { return at != pipelined(128); });
+  };
+  EXPECT_GT(away(job.was_at), 0);
+  EXPECT_EQ(away(job.resumes_at), 0);
 }
 
 TEST(Probing, StaysWhereATryWasFast) {

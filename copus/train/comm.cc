@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "copus/train/health/stall.h"
+#include "copus/train/health/watchdog.h"
 
 namespace copus {
 namespace {
@@ -147,7 +148,7 @@ void Pending::wait_on_host() {
 }
 
 Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::string name,
-                                           std::vector<int> members) {
+                                           std::vector<int> members, int attempt) {
   std::unique_ptr<Comm> comm(new Comm);
   comm->rendezvous_ = rendezvous;
   comm->name_ = std::move(name);
@@ -157,12 +158,13 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
   comm->rank_ = static_cast<int>(self - comm->members_.begin());
   if (comm->size() == 1) return comm;
   const std::string ranks = fmt::format("{}", fmt::join(comm->members_, ","));
-  const std::string key = fmt::format("copus/group/{}/{}", comm->name_, ranks);
+  comm->key_ = fmt::format("{}/{}/{}", comm->name_, ranks, attempt);
   comm->activity_group_ =
       comm->activity().add_group(fmt::format("{} (ranks {})", comm->name_, ranks));
   const Activity::Scope connects(comm->activity(), Operation::kConnect, comm->activity_group_, 0);
   GroupAddress address;
-  address.store = c10::make_intrusive<c10d::PrefixStore>(key, rendezvous.store);
+  address.store =
+      c10::make_intrusive<c10d::PrefixStore>("copus/group/" + comm->key_, rendezvous.store);
   address.rank = comm->rank_;
   address.size = comm->size();
   address.timeout = rendezvous.timeout;
@@ -176,6 +178,7 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
     try {
       comm->fail(Operation::kConnect, 0, first_line(error));
     } catch (const CommError& named) {
+      comm->activity().over(false);  // whether the run is, others decide
       return Error{named.what()};
     }
   }
@@ -200,23 +203,20 @@ void Comm::connect() const {
 
 namespace {
 
-// The same where the store may be out of reach, with the network that failed: its calls have no
+// What asks the store, which may be out of reach with the network that failed: its calls have no
 // limit of their own. Nothing: no answer in time.
-std::optional<std::vector<int>> missing_in_time(const Rendezvous& where,
-                                                const std::vector<int>& members,
-                                                const std::string& operation) {
-  auto answer = std::make_shared<std::promise<std::vector<int>>>();
-  std::future<std::vector<int>> found = answer->get_future();
-  std::thread([answer, store = where.store, members, self = where.rank, operation] {
+template <typename T>
+std::optional<T> answer_in_time(std::chrono::duration<double> limit, std::function<T()> ask) {
+  auto answer = std::make_shared<std::promise<T>>();
+  std::future<T> found = answer->get_future();
+  std::thread([answer, ask = std::move(ask)] {
     try {
-      answer->set_value(missing_members(*store, members, self, operation));
+      answer->set_value(ask());
     } catch (...) {
       answer->set_exception(std::current_exception());
     }
   }).detach();
-  if (found.wait_for(kRollCall + std::chrono::seconds(1)) != std::future_status::ready) {
-    return std::nullopt;
-  }
+  if (found.wait_for(limit) != std::future_status::ready) return std::nullopt;
   return found.get();
 }
 
@@ -229,9 +229,12 @@ void Comm::fail(Operation operation, std::int64_t number, const std::string& why
   const auto before = read_activities(own.folder(), watched);
   std::string who;
   try {
-    const std::string key =
-        fmt::format("{}/{}/{}/{}", name_, fmt::join(members_, ","), to_string(operation), number);
-    const std::optional<std::vector<int>> missing = missing_in_time(rendezvous_, members_, key);
+    const std::string key = fmt::format("{}/{}/{}", key_, to_string(operation), number);
+    const auto missing = answer_in_time<std::vector<int>>(
+        kRollCall + std::chrono::seconds(1),
+        [store = rendezvous_.store, members = members_, self = rendezvous_.rank, key] {
+          return missing_members(*store, members, self, key);
+        });
     if (!missing) {
       who =
           "no answer from the ranks' meeting point: rank 0, or the launcher that serves it, is out "
@@ -330,6 +333,34 @@ void Comm::barrier() const {
       at::zeros({1}, at::TensorOptions().device(rendezvous_.cuda ? at::kCUDA : at::kCPU));
   all_reduce(token);
   if (rendezvous_.cuda) token.item<float>();
+}
+
+void Comm::meet(Clock::time_point since) const {
+  if (size() == 1) return;
+  const std::int64_t number = ++meetings_;
+  const Activity::Scope meets(activity(), Doing::kMeeting, number);
+  const auto key_of = [&](std::int64_t n) { return fmt::format("copus/meeting/{}/{}", key_, n); };
+  const double timeout_s = std::chrono::duration<double>(rendezvous_.timeout).count();
+  const auto deadline =
+      since + std::chrono::duration<double>(longest_s(Doing::kMeeting, timeout_s));
+  const auto everyone_came = [key = key_of(number), before = key_of(number - 1), all = size(),
+                              store = rendezvous_.store, deadline]() -> bool {
+    auto nap = std::chrono::microseconds(100);
+    for (std::int64_t came = store->add(key, 1); came < all; came = store->add(key, 0)) {
+      if (Clock::now() > deadline) return false;
+      std::this_thread::sleep_for(nap);
+      nap = std::min(2 * nap, std::chrono::microseconds(20'000));
+    }
+    store->deleteKey(before);  // whoever is here has left that one
+    return true;
+  };
+  std::optional<bool> came;
+  try {
+    came = answer_in_time<bool>(deadline - Clock::now() + std::chrono::seconds(1), everyone_came);
+  } catch (const std::exception& error) {
+    fail(Operation::kMeet, number, first_line(error));
+  }
+  if (!came || !*came) fail(Operation::kMeet, number, "its time is over");
 }
 
 double Comm::take_waited_s() const { return std::exchange(waited_s_, 0.0); }

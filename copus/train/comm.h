@@ -105,8 +105,10 @@ class Pending {
 class Comm {
  public:
   // `name`: tp, dp, …; `members`: global ranks, this rank among them. Blocks until all have come.
+  // Each has to come anew, by another number, where an attempt has failed: what was left of that is
+  // none of this group's. An error leaves the rank as it was.
   static Result<std::unique_ptr<Comm>> create(const Rendezvous& rendezvous, std::string name,
-                                              std::vector<int> members);
+                                              std::vector<int> members, int attempt = 0);
 
   const std::string& name() const { return name_; }
   const std::vector<int>& members() const { return members_; }
@@ -125,6 +127,10 @@ class Comm {
   void all_gather(Tensor output, Tensor input) const;
   void broadcast(Tensor tensor, int root) const;
   void barrier() const;
+  // Until all members have come, who may be long at their disks: saving or loading a checkpoint
+  // they have longest_s() of it, and so has, since that moment, who waits for them. Through the
+  // ranks' meeting point.
+  void meet(std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now()) const;
 
   std::int64_t started() const { return operations_; }  // operations so far
   Activity& activity() const { return *rendezvous_.activity; }
@@ -142,10 +148,11 @@ class Comm {
   Rendezvous rendezvous_;
   std::string name_;
   std::vector<int> members_;
+  std::string key_;  // its own in the store
   int rank_ = 0;
   int activity_group_ = 0;
   std::unique_ptr<CommBackend> backend_;
-  mutable std::int64_t operations_ = 0;
+  mutable std::int64_t operations_ = 0, meetings_ = 0;
   mutable double waited_s_ = 0;
 };
 

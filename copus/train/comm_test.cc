@@ -186,6 +186,47 @@ TEST(Comm, ASilentPeerIsNamedInAnAllGather) {
                  [](const Comm& c, Tensor x) { c.all_gather(at::empty({4 * x.numel()}), x); });
 }
 
+TEST(Comm, AMeetingWaitsLongerThanAnOperation) {
+  run_ranks(
+      3,
+      [&](int rank, GroupCache& groups) {
+        const Result<const Comm*> all = groups.group("world", {0, 1, 2});
+        ASSERT_TRUE(all.has_value());
+        for (int i = 0; i < 3; ++i) {
+          if (rank == 2 && i == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+          (*all)->meet();
+          (*all)->barrier();
+        }
+      },
+      std::chrono::seconds(2));
+}
+
+TEST(Comm, WhoDoesNotComeToAMeetingIsNamed) {
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  run_ranks(
+      3,
+      [&](int rank, GroupCache& groups) {
+        const Result<const Comm*> all = groups.group("world", {0, 1, 2});
+        ASSERT_TRUE(all.has_value());
+        (*all)->meet();
+        if (rank == 1) return;
+        try {
+          (*all)->meet();
+        } catch (const CommError& error) {
+          const std::lock_guard<std::mutex> lock(mutex);
+          errors.push_back(error.what());
+        }
+      },
+      std::chrono::seconds(1));
+  ASSERT_EQ(errors.size(), 2U);
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error,
+              "meeting number 2 in group world (ranks 0,1,2) failed; missing: rank 1; its time is "
+              "over");
+  }
+}
+
 TEST(Comm, APortInUseIsAnError) {
   const Result<ServedStore> first = serve_store(0, 1, std::chrono::seconds(5));
   ASSERT_TRUE(first.has_value());

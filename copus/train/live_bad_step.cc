@@ -50,6 +50,7 @@ Result<void> LiveJob::handle_bad_step() {
 // the checkpoint and here are not read again, as PaLM did it (Chowdhery et al. 2022, section 5.1).
 Result<std::string> LiveJob::roll_back() {
   if (saver_) {
+    const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
     if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
       COPUS_TRY_VOID(record_save(*saved));
     }

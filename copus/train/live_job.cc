@@ -156,13 +156,18 @@ Result<void> LiveJob::follow() {
     if (done()) return save_what_is_left(nullptr);
     COPUS_TRY_VOID(conclude(nullptr));
     const bool decides = o_.adapt.on() && Controller::due(o_.adapt.controller, report.step);
-    if (done() || !decides) continue;
-    const std::string command = from_rank_0(*trainer_.mesh().world, trainer_.options().device, "");
-    if (command.empty()) continue;
-    const Json json = Json::parse(command);
-    COPUS_TRY(const PartialPlan plan, plan_from_json(json.at("plan"), "rank 0's decision"));
-    COPUS_TRY_VOID(move({plan.plan, json.at("global_batch").get<std::int64_t>()}));
+    if (decides && !done()) COPUS_TRY_VOID(do_as_decided());
+    COPUS_TRY_VOID(settle(nullptr));
   }
+  return {};
+}
+
+Result<void> LiveJob::do_as_decided() {
+  const std::string command = from_rank_0(*trainer_.mesh().world, trainer_.options().device, "");
+  if (command.empty()) return {};
+  const Json json = Json::parse(command);
+  COPUS_TRY(const PartialPlan plan, plan_from_json(json.at("plan"), "rank 0's decision"));
+  COPUS_TRY_VOID(move({plan.plan, json.at("global_batch").get<std::int64_t>()}));
   return {};
 }
 
@@ -170,6 +175,9 @@ Result<void> LiveJob::observed(const StepReport& step, const std::optional<Noise
                                const Controller& controller) {
   if (done()) return save_what_is_left(&controller);
   if (!result_.is_bad()) COPUS_TRY_VOID(record_step(step, controller));
+  if (const std::optional<Decision>& later = controller.later()) {
+    COPUS_TRY_VOID(record_decision(*later, later->move ? "later" : "keep"));
+  }
   return conclude(&controller);
 }
 
@@ -212,6 +220,10 @@ Result<void> LiveJob::conclude(const Controller* controller) {
     outcome_.reason = out_of_time && !stop_asked_.load() ? "time" : "signal";
   }
   if (done()) trained_s_ = elapsed_s();
+  return {};
+}
+
+Result<void> LiveJob::settle(const Controller* controller) {
   if (!saver_) return {};
   if (const std::optional<SaveOutcome> saved = saver_->saver().poll()) {
     COPUS_TRY_VOID(record_save(*saved));
@@ -233,7 +245,8 @@ std::optional<double> LiveJob::remaining_s() const {
     limit(late_step_s_ * static_cast<double>(*o_.samples - outcome_.samples) /
           static_cast<double>(trainer_.options().global_batch));
   }
-  if (o_.for_seconds) limit(*o_.for_seconds - elapsed_s());
+  // Who goes on after this time has another.
+  if (o_.for_seconds && !late_) limit(*o_.for_seconds - elapsed_s());
   return left;
 }
 
@@ -315,6 +328,10 @@ Result<void> LiveJob::decided(const Decision& decision) {
   from_rank_0(*trainer_.mesh().world, trainer_.options().device, command);
   why_ = decision.why;
   if (decision.move) say(fmt::format("step {}  {}", outcome_.steps, decision.why));
+  return record_decision(decision, decision.move ? "switch" : "keep");
+}
+
+Result<void> LiveJob::record_decision(const Decision& decision, const char* action) const {
   if (recorder_ == nullptr) return {};
   return recorder_->write(
       "decision",
@@ -323,7 +340,7 @@ Result<void> LiveJob::decided(const Decision& decision) {
        {"best",
         {{"plan", short_name(decision.to.plan)}, {"global_batch", decision.to.global_batch}}},
        {"gain", decision.gain},
-       {"action", decision.move ? "switch" : "keep"},
+       {"action", action},
        {"why", decision.why}});
 }
 

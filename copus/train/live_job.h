@@ -32,6 +32,8 @@ class LiveJob final : public Job {
                         const Controller& controller) override;
   Result<void> decided(const Decision& decision) override;
   Result<MoveReport> move(const Configuration& to) override;
+  bool stopping() const override { return result_.asked_to_stop > 0; }
+  Result<void> settled(const Controller& controller) override { return settle(&controller); }
 
   // Until what was saved last is on disk. On every rank, once the job is done.
   Result<void> finish_saving();
@@ -44,14 +46,17 @@ class LiveJob final : public Job {
 
  private:
   Configuration now() const;
-  // Evaluates where it is time to, looks for a reason to stop, and saves where it is time to.
-  // `controller`: rank 0's.
+  // Evaluates where it is time to, and looks for a reason to stop. `controller`: rank 0's.
   Result<void> conclude(const Controller* controller);
+  // Saves where it is time to: what was decided after the step is part of it.
+  Result<void> settle(const Controller* controller);
   Result<void> evaluate();
   // The step changed no weight: stop, leave its samples out, or go back.
   Result<void> handle_bad_step();
   // To the weights of the newest checkpoint, which is returned; what was consumed stays so.
   Result<std::string> roll_back();
+  // What rank 0's decided() says.
+  Result<void> do_as_decided();
   void stop_for(const char* reason, const std::string& error);
   Result<void> save(const Controller* controller);
   // The run ends here: what no checkpoint has yet.
@@ -59,6 +64,7 @@ class LiveJob final : public Job {
   Result<void> record_save(const SaveOutcome& saved);
   Result<void> record_begin() const;
   Result<void> record_step(const StepReport& step, const Controller& controller);
+  Result<void> record_decision(const Decision& decision, const char* action) const;
   void say(const std::string& text) const;
 
   using Clock = std::chrono::steady_clock;

@@ -16,6 +16,9 @@ Result<void> LiveJob::save(const Controller* controller) {
                     human_seconds(waited), saved->step));
     COPUS_TRY_VOID(record_save(*saved));
   }
+  // A rank whose disk is slow is waited for here, and not in the next step, where it would be given
+  // up sooner.
+  trainer_.mesh().world->meet(begin);
   waited_s_ = waited;
   saved_step_ = outcome_.steps;
   const TrainerOptions& t = trainer_.options();
@@ -30,7 +33,12 @@ Result<void> LiveJob::save(const Controller* controller) {
               {"loss", number_or_null(outcome_.loss)},
               {"version", o_.checkpoint.version}};
   if (controller != nullptr) run["controller"] = controller->to_json();
-  saver_->save(trainer_, manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run)));
+  Manifest manifest = manifest_of(trainer_, outcome_.steps, outcome_.samples, std::move(run));
+  if (controller != nullptr && o_.adapt.on()) {
+    manifest.plan = controller->resume_at().plan;
+    manifest.global_batch = controller->resume_at().global_batch;
+  }
+  saver_->save(trainer_, std::move(manifest));
   last_ = Clock::now();  // no part of the next step's time
   return {};
 }
@@ -63,6 +71,7 @@ Result<void> LiveJob::record_save(const SaveOutcome& saved) {
 Result<void> LiveJob::finish_saving() {
   if (!saver_) return {};
   const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
+  const auto begin = Clock::now();
   std::string trouble;
   if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
     COPUS_TRY_VOID(record_save(*saved));
@@ -70,6 +79,7 @@ Result<void> LiveJob::finish_saving() {
       trouble = fmt::format("rank {}: {}", trainer_.mesh().rank, saved->error);
     }
   }
+  trainer_.mesh().world->meet(begin);
   // All are through with writing, and know what became of it.
   const std::string why = first_said(*trainer_.mesh().world, trainer_.options().device, trouble);
   if (recorder_ != nullptr) COPUS_TRY_VOID(clean_leftovers(o_.run_dir));

@@ -7,8 +7,14 @@ namespace copus {
 Result<const Comm*> GroupCache::group(const std::string& name, const std::vector<int>& members) {
   const auto key = std::make_pair(name, members);
   if (const auto found = groups_.find(key); found != groups_.end()) return found->second.get();
-  COPUS_TRY(auto created, Comm::create(rendezvous_, name, members));
+  COPUS_TRY(auto created, Comm::create(rendezvous_, name, members, attempt_));
+  made_.push_back(key);
   return groups_.emplace(key, std::move(created)).first->second.get();
+}
+
+void GroupCache::forget_since(std::size_t count) {
+  for (; made_.size() > count; made_.pop_back()) groups_.erase(made_.back());
+  ++attempt_;
 }
 
 namespace {

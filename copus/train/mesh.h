@@ -23,9 +23,17 @@ class GroupCache {
   // REQUIRES: this rank is a member. Blocks until the others have asked for it too.
   Result<const Comm*> group(const std::string& name, const std::vector<int>& members);
 
+  // After an attempt to make groups that failed on some rank: those made since there were `count`
+  // are gone, for a member may not have got there. On all ranks alike. REQUIRES: none is used.
+  std::size_t count() const { return made_.size(); }
+  void forget_since(std::size_t count);
+
  private:
+  using Key = std::pair<std::string, std::vector<int>>;
   Rendezvous rendezvous_;
-  std::map<std::pair<std::string, std::vector<int>>, std::unique_ptr<Comm>> groups_;
+  std::map<Key, std::unique_ptr<Comm>> groups_;
+  std::vector<Key> made_;  // in this order
+  int attempt_ = 0;        // one more with each that failed
 };
 
 struct Mesh {

@@ -69,8 +69,10 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to, const Resh
     phase = Clock::now();
     return seconds;
   };
+  const std::size_t groups_before = groups.count();
   const std::string unprepared = attempt([&]() -> Result<void> {
     COPUS_TRY_VOID(check_trainable(next));
+    if (move_hook_) move_hook_("groups");
     COPUS_TRY_VOID(Mesh::create(groups, to.plan, options_.model));
     result.groups_s = lap();
     if (move_hook_) move_hook_("allocate");
@@ -79,7 +81,12 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to, const Resh
     transfer = plan_transfer(change, mesh().rank);
     return {};
   });
-  if (!vote(unprepared)) return finish();
+  world.meet();  // who could not reach another has waited its time for it
+  if (!vote(unprepared)) {
+    fresh.reset();
+    groups.forget_since(groups_before);
+    return finish();
+  }
   result.allocate_s = lap();
 
   // Lives until all have read. A GPU's memory is none that a process could read.

@@ -16,6 +16,7 @@ namespace copus {
 inline void run_ranks(int world, const std::function<void(int, GroupCache&)>& f,
                       std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   const auto store = local_store();
+  store->setTimeout(timeout);  // as a served one has it
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;

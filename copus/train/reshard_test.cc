@@ -194,6 +194,47 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
   }
 }
 
+// Rank 2 makes none of the groups that the others wait for: their time over, all go on together,
+// and no group is left that one of them has and another has not.
+TEST(Move, GroupsThatCannotBeMadeLeaveTheRunWhereItWas) {
+  std::vector<double> disturbed, undisturbed;
+  for (const bool disturb : {true, false}) {
+    run_ranks(
+        4,
+        [&](int rank, GroupCache& groups) {
+          const Dataset data = open_builtin();
+          auto made = Trainer::create(groups, options_for("llama", plan_of("dp=2,pp=2")));
+          ASSERT_TRUE(made.has_value()) << made.error().message;
+          std::int64_t consumed = 0;
+          std::vector<double> losses;
+          train(**made, data, consumed, 3, &losses);
+          const Configuration to{plan_of("dp=2,tp=2,micro_batch=2"), kBatch};
+          if (disturb) {
+            if (rank == 2) {
+              (*made)->set_move_hook([&](const std::string& phase) {
+                if (phase == "groups") throw std::runtime_error("too many open files, say");
+              });
+            }
+            const MoveResult move = (*made)->move(groups, to);
+            EXPECT_FALSE(move.done);
+            EXPECT_NE(move.error.find("missing: rank 2"), std::string::npos) << move.error;
+            EXPECT_EQ((*made)->options().plan, plan_of("dp=2,pp=2"));
+            EXPECT_FALSE(groups.rendezvous().activity->read().over) << "it is watched as before";
+          }
+          train(**made, data, consumed, 3, &losses);
+          if (disturb) {
+            (*made)->set_move_hook(nullptr);
+            const MoveResult move = (*made)->move(groups, to);
+            EXPECT_TRUE(move.done) << move.error;
+            train(**made, data, consumed, 1);
+          }
+          if (rank == 0) (disturb ? disturbed : undisturbed) = losses;
+        },
+        std::chrono::seconds(6));
+  }
+  EXPECT_EQ(disturbed, undisturbed);
+}
+
 TEST(Move, ReadsMemoryWhereItMayAndMessagesDoTheRest) {
   const ParallelPlan from = plan_of("pp=4,micro_batch=2"), to = plan_of("dp=4,micro_batch=2");
   run_ranks(4, [&](int self, GroupCache& groups) {

@@ -40,25 +40,33 @@ std::string common_options(const RunOptions& options, const Dataset& data) {
                             data_fingerprint(data));
 }
 
-// Where a launcher starts the ranks each has its own command line: with another seed on one of them
-// the replicas would drift apart without a word.
-Result<void> check_same_options(const Rendezvous& where, const RunOptions& options,
-                                const Dataset& data) {
-  if (where.world_size == 1) return {};
-  const std::string key = "copus/options";
-  const std::string mine = common_options(options, data);
-  if (where.rank == 0) {
-    where.store->set(key, std::vector<std::uint8_t>(mine.begin(), mine.end()));
-    return {};
-  }
-  std::string first;
+// What rank 0 says once under this name, to all others.
+void tell_others(const Rendezvous& where, const std::string& key, const std::string& text) {
+  if (where.world_size == 1) return;
+  where.store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+}
+
+std::string hear_from_rank_0(const Rendezvous& where, const std::string& key) {
   try {
     const std::vector<std::uint8_t> bytes = where.store->get(key);
-    first.assign(bytes.begin(), bytes.end());
+    return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
     throw CommError(
         fmt::format("no answer of rank 0 at the ranks' meeting point ({})", first_line(error)));
   }
+}
+
+// Where a launcher starts the ranks each has its own command line: with another seed on one of them
+// the replicas would drift apart without a word.
+Result<void> check_same_options(const Rendezvous& where, const RunOptions& options,
+                                const Dataset& data) {
+  const std::string key = "copus/options";
+  const std::string mine = common_options(options, data);
+  if (where.rank == 0) {
+    tell_others(where, key, mine);
+    return {};
+  }
+  const std::string first = hear_from_rank_0(where, key);
   if (mine == first) return {};
   const std::vector<std::string_view> ours = split(mine, '\n'), theirs = split(first, '\n');
   std::size_t i = 0;
@@ -90,14 +98,30 @@ Result<Dataset> open_data(const RunOptions& options) {
 
 namespace {
 
-Result<std::optional<Recorder>> open_recorder(const RunOptions& options, int rank) {
-  std::optional<Recorder> recorder;
-  if (rank != 0) return recorder;
-  COPUS_TRY(RunDirectory directory, RunDirectory::open(options.run_dir, options.checkpoint.resume));
+Result<Recorder> open_recorder(const RunOptions& options) {
+  COPUS_TRY(RunDirectory directory,
+            RunDirectory::open(options.run_dir, options.checkpoint.resume, options.held_directory));
   if (options.checkpoint.save) COPUS_TRY_VOID(prepare_checkpoints(options.run_dir));
   // Nobody else writes here now: what is half done will stay so.
   COPUS_TRY_VOID(clean_leftovers(options.run_dir));
-  recorder.emplace(std::move(directory));
+  return Recorder(std::move(directory));
+}
+
+// The run directory is this run's when it returns: rank 0 has its lock, and only then do others
+// write there.
+Result<std::optional<Recorder>> enter_directory(const Rendezvous& where,
+                                                const RunOptions& options) {
+  const std::string key = "copus/directory", entered = "entered";
+  std::optional<Recorder> recorder;
+  if (where.rank != 0) {
+    const std::string heard = hear_from_rank_0(where, key);
+    if (heard != entered) return make_error("rank 0: {}", heard);
+    return recorder;
+  }
+  Result<Recorder> opened = open_recorder(options);
+  tell_others(where, key, opened ? entered : opened.error().message);
+  if (!opened) return opened.error();
+  recorder.emplace(std::move(opened).value());
   return recorder;
 }
 
@@ -155,13 +179,13 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     return {};
   };
   if (options.checkpoint.resume) {
-    COPUS_TRY(recorder, open_recorder(options, rank));  // a lock, too
+    COPUS_TRY(recorder, enter_directory(groups.rendezvous(), options));
     COPUS_TRY_VOID(begin_watching());
     COPUS_TRY(start, resume_run(groups, options, data, say));
     trainer_options = start.trainer->options();
   } else {
     COPUS_TRY(start, prepare_run(groups, options, trainer_options));
-    COPUS_TRY(recorder, open_recorder(options, rank));
+    COPUS_TRY(recorder, enter_directory(groups.rendezvous(), options));
     COPUS_TRY_VOID(begin_watching());
   }
   // Not before it is known that the run can begin, or go on, with these options.

@@ -18,7 +18,7 @@ struct CheckpointOptions {
   bool save = true;        // at the end of the run, and where a signal ends it
   std::int64_t every = 0;  // and every so many steps; 0: not
   Retention retention;
-  double wait_s = 300;  // rank 0's, for the other ranks' shards
+  double wait_s = 1200;  // rank 0's, for the other ranks' shards
 
   bool resume = false;
   // What the user asked for now, and not the run that is resumed.
@@ -46,6 +46,7 @@ struct RunOptions {
   CheckpointOptions checkpoint;
 
   std::string run_dir;
+  int held_directory = -1;          // RunDirectory::open()'s, of the process that started this one
   std::string config;               // text of config.toml
   std::optional<FlopsPerSec> peak;  // of all ranks together
 };

@@ -1,5 +1,7 @@
 #include "copus/train/start.h"
 
+#include <fmt/ranges.h>
+
 #include <future>
 
 #include "copus/base/checksum.h"
@@ -42,17 +44,25 @@ Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions&
   return std::vector<std::string>(folders.rbegin(), folders.rend());
 }
 
-// What the run was on must be what it goes on with, unless other data was asked for.
+// What the run was on must be what it goes on with, unless other data is meant. Named again, or by
+// another path, it is the same where its samples are.
 Result<void> check_same_data(const RunOptions& options, const Dataset& data,
                              const CheckpointReader& reader) {
   const Json& run = reader.manifest().run;
   if (options.checkpoint.other_data || !run.contains("data")) return {};
   const std::string now = checksum_text(data_fingerprint(data));
   if (run.at("data") == now) return {};
+  const Manifest& was = reader.manifest();
+  const auto refused = [&](const char* field, const auto& got, const auto& want) {
+    return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
+                      field, got, want, reader.folder());
+  };
+  if (data.seq_len() != was.seq_len) return refused("--seq-len", data.seq_len(), was.seq_len);
+  if (options.trainer.seed != was.seed) return refused("--seed", options.trainer.seed, was.seed);
   return make_error(
-      "{}: the run was on other data, or on other samples of it (fingerprint {}, now {}); want the "
-      "same, or --data given on the command line to go on with another",
-      reader.folder(), run.at("data").dump(), now);
+      "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
+      "{} is on ({}), or --other-data to go on with another",
+      fmt::join(options.data, " "), options.held_out, now, reader.folder(), run.at("data").dump());
 }
 
 // Where a run that adapts goes on: where it had got to, unless told otherwise.
@@ -149,10 +159,12 @@ Result<void> make_trainer(GroupCache& groups, const RunOptions& options,
 Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
                             const std::function<void(const std::string&)>& say) {
   COPUS_TRY(const Comm* world, everyone(groups));
+  world->meet();  // some may come from a save
   COPUS_TRY(const std::vector<std::string> folders, candidates(*world, options));
   const auto vote = [&](const std::string& trouble) {
     const std::string mine =
         trouble.empty() ? "" : fmt::format("rank {}: {}", world->rank(), trouble);
+    world->meet();  // not all have read as much, nor as fast
     return first_said(*world, options.trainer.device, mine);
   };
   std::string skipped;
@@ -174,6 +186,9 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
     COPUS_TRY_VOID(read_run_state(reader->manifest(), start));
     reserve_for_moves(here, here.trainer, start);
+    // Ranks that cannot reach each other are no fault of the checkpoint's.
+    COPUS_TRY_VOID(check_trainable(here.trainer));
+    COPUS_TRY_VOID(Mesh::create(groups, here.trainer.plan, here.trainer.model));
     Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, here.trainer, *reader);
     if (const std::string why = vote(restored ? "" : restored.error().message); !why.empty()) {
       skip(folder, why);

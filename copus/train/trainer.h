@@ -119,8 +119,8 @@ class Trainer {
   // background is through when it returns.
   void set_before_change(std::function<void()> wait) { before_change_ = std::move(wait); }
 
-  // For tests: called on this rank at "allocate", "transfer" and "commit"; what it throws is what
-  // happens there.
+  // For tests: called on this rank at "groups", "allocate", "transfer" and "commit"; what it throws
+  // is what happens there.
   void set_move_hook(std::function<void(const std::string&)> hook) { move_hook_ = std::move(hook); }
 
   const TrainerOptions& options() const { return options_; }

@@ -9,8 +9,9 @@ import os
 import resource
 import shutil
 import signal
+import time
 
-from fixture import (END_S, LONG, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
+from fixture import (END_S, LONG, START_S, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
                      read_events)  # fmt: skip
 
 PAIR = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1")
@@ -108,14 +109,6 @@ class Resumed(CheckpointTest):
         run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, "--lr", 5, code=2)
         self.assertEqual((self.folder / "run" / "config.toml").read_text(), before)
 
-    def test_other_data_is_refused_unless_asked_for(self):
-        (self.folder / "a.txt").write_text("a few words of text\n" * 200)
-        self.train(*TINY, "--steps", 2, "--data", "a.txt", "--run-dir", "run")
-        (self.folder / "a.txt").write_text("other words of text\n" * 200)
-        run = self.train("--resume", "--run-dir", "run", "--steps", 3, code=2)
-        self.assert_error(run, 2, "the run was on other data")
-        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt")
-
     def test_adapted_run_goes_on_where_it_had_got_to(self):
         args = ("--model", "tiny", "--seq-len", 32, "--global-batch", 4, "--ranks", 2, "--plan", "dp=2",
                 "--calibration", 1000, "--decide-every", 5, "--dwell", 5, "--batch-margin", 0.02,
@@ -128,6 +121,119 @@ class Resumed(CheckpointTest):
         self.assertEqual((after["global_batch"], after["plan"]), (last["global_batch"], last["plan"]))
         self.assertAlmostEqual(after["lr"], last["lr"], places=9)
         self.assertIsNotNone(after["gns_low"])  # from the first step on
+
+
+class Adapted(CheckpointTest):
+    """A checkpoint has what was decided at its step, and is never in the middle of a try."""
+
+    ARGS = ("--model", "tiny", "--seq-len", 32, "--ranks", 2, "--calibration", 1000, "--dwell", 5, "--margin", 0.02,
+            "--batch-margin", 0.02, "--keep", 1000)  # fmt: skip
+
+    def manifest(self, step):
+        return json.loads(self.checkpoint(step)["manifest.json"])
+
+    def moves(self):
+        return [event for event in of_kind(self.folder / "run", "reconfigure") if event["done"]]
+
+    def test_decision_at_the_step_of_a_checkpoint(self):
+        self.train(*self.ARGS, "--global-batch", 4, "--plan", "dp=2", "--adapt", "batch", "--decide-every", 5,
+                   "--checkpoint-every", 5, "--steps", 30, "--run-dir", "run")  # fmt: skip
+        self.assertTrue(self.moves())
+        for move in self.moves():
+            self.assertEqual(self.manifest(move["step"])["global_batch"], move["global_batch_to"])
+        # Killed there, it goes on as it did.
+        step = self.moves()[0]["step"]
+        went_on = self.steps()[step + 1]
+        for later in range(step + 5, 31, 5):
+            shutil.rmtree(self.folder / "run" / "checkpoints" / f"step-{later}")
+        self.train("--resume", "--run-dir", "run", "--steps", step + 1)
+        again = self.steps()[step + 1]
+        for field in ("plan", "global_batch", "samples", "data_hash", "loss", "grad_norm"):
+            self.assertEqual(again[field], went_on[field], field)
+
+    def test_stopped_where_a_decision_is_due(self):
+        run = self.start(*self.ARGS, "--global-batch", 4, "--plan", "dp=2", "--adapt", "batch", "--decide-every", 1,
+                         *LONG, "--run-dir", "run")  # fmt: skip
+        self.wait_for_step(run, 3)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        step = read_events(self.folder / "run")[-1]["step"]
+        decision = [event for event in of_kind(self.folder / "run", "decision") if event["step"] == step][-1]
+        self.assertIn(decision["action"], ("later", "keep"))
+        at = decision["best"] if decision["action"] == "later" else self.steps()[step]
+        self.assertEqual(self.manifest(step)["global_batch"], at["global_batch"])
+
+    def test_save_in_a_try_returns(self):
+        self.train(*self.ARGS, "--global-batch", 8, "--batch-range", "8:8", "--plan", "tp=2,micro_batch=1", "--adapt", "full",
+                   "--probe", 2, "--decide-every", 5, "--checkpoint-every", 1, "--steps", 80, "--run-dir", "run")  # fmt: skip
+        trying, saved_in_tries = False, 0
+        for event in read_events(self.folder / "run"):
+            if event["event"] == "decision":
+                if ": a try;" in event["why"] and not trying:
+                    trying, home = True, self.steps()[event["step"]]["plan"]
+                elif ": a try;" not in event["why"]:
+                    trying = False
+            if event["event"] == "step" and trying:
+                self.assertNotEqual(event["plan"], home)
+                plan = self.manifest(event["step"])["plan"]
+                if event["step"] % 5:  # the last one's decision comes after this event
+                    self.assertEqual(f"dp{plan['dp']}.tp{plan['tp']}.pp{plan['pp']}", ".".join(home.split(".")[:3]))
+                    saved_in_tries += 1
+        self.assertGreater(saved_in_tries, 0)
+
+
+class Data(CheckpointTest):
+    """A run goes on with the data that it was on, whatever the command line names, unless others are meant."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "a.txt").write_text("a few words of text\n" * 200)
+        self.train(*TINY, "--steps", 2, "--data", "a.txt", "--run-dir", "run")
+
+    def assert_refused(self, args, *patterns):
+        before = (self.folder / "run" / "config.toml").read_text()
+        run = self.train("--resume", "--run-dir", "run", "--steps", 3, *args, code=2)
+        self.assert_error(run, 2, "or --other-data to go on with another", *patterns)
+        self.assertEqual((self.folder / "run" / "config.toml").read_text(), before)
+
+    def test_same_data_named_again(self):
+        shutil.copy(self.folder / "a.txt", self.folder / "moved.txt")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt", "--seed", 1, "--seq-len", 64)
+        self.train("--resume", "--run-dir", "run", "--steps", 4, "--data", "moved.txt")
+        self.assertEqual(list(self.steps()), [1, 2, 3, 4])
+
+    def test_same_path_with_other_content(self):
+        (self.folder / "a.txt").write_text("other words of text\n" * 200)
+        self.assert_refused((), "--data: got a.txt ")
+        self.assert_refused(("--data", "a.txt"), "--data: got a.txt ")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--other-data")
+        self.train("--resume", "--run-dir", "run", "--steps", 4)  # these are the run's now
+
+    def test_another_path(self):
+        (self.folder / "b.txt").write_text("other words of text\n" * 200)
+        self.assert_refused(("--data", "b.txt"), "--data: got b.txt ")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "b.txt", "--other-data")
+
+    def test_other_samples_of_it(self):
+        self.assert_refused(("--seed", 2), "--seed: got 2; want 1,")
+        self.assert_refused(("--seq-len", 32), "--seq-len: got 32; want 64,")
+        self.assert_refused(("--held-out", 0.5), "--data: got a.txt with --held-out 0.5")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--seed", 2, "--other-data")
+
+    def test_other_data_is_meant_after_a_restart_too(self):
+        (self.folder / "b.txt").write_text("other words of text\n" * 200)
+        run = self.start("--resume", "--run-dir", "run", *LONG, "--data", "b.txt", "--other-data", "--max-restarts", 1,
+                         "--ranks", 2)  # fmt: skip
+        self.wait_for_step(run, 5)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        deadline = time.monotonic() + START_S
+        while len(of_kind(self.folder / "run", "restart")) < 2 and time.monotonic() < deadline:
+            self.assertIsNone(run.process.poll(), run.err)
+            time.sleep(0.1)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
 
 
 class Signalled(CheckpointTest):

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """copus compare without --simulate: every policy trained for real, and what a simulation makes of the records.
 
-    compare_test.py [--bin build/bin/copus]
+    compare_test.py [--bin build/bin/copus] [Class[.test]…]
 """
 
 import json
+import signal
 import subprocess
+import time
 
 import fixture
-from fixture import RunTest, environment, main, of_kind
+from fixture import END_S, START_S, RunTest, die_with_the_test, environment, main, of_kind, read_events
 
 CONFIG = """
 model = "tiny"
@@ -65,6 +67,41 @@ class Live(RunTest):
             done = self.compare("--policies", policy, code=2)
             self.assertIn(f"--policies: got {policy}; want it with --simulate", done.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["run.toml"])
+
+
+class Ended(RunTest):
+    """Whoever ends a comparison ends the run that it has started."""
+
+    def check(self, number, code):
+        (self.folder / "run.toml").write_text(CONFIG)
+        command = [str(fixture.COPUS), "compare", "--config", "run.toml", "--policies", "static:4", "--losses", "0.1",
+                   "--run-dir", "runs"]  # fmt: skip
+        with subprocess.Popen(command, cwd=self.folder, env=environment(self.tag, None), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, preexec_fn=die_with_the_test) as process:  # fmt: skip
+            deadline = time.monotonic() + START_S
+            events = self.folder / "runs" / "static-4-seed1" / "events.jsonl"
+            while not (events.exists() and '"step":3,' in events.read_text()) and time.monotonic() < deadline:
+                self.assertIsNone(process.poll())
+                time.sleep(0.05)
+            self.assertEqual(len(self.ranks()), 2)
+            process.send_signal(number)
+            err = process.communicate(timeout=END_S)[1]
+        self.assertEqual(process.returncode, code, err)
+        self.assert_nothing_runs()
+        return err, self.folder / "runs" / "static-4-seed1"
+
+    def test_termination(self):
+        err, run_dir = self.check(signal.SIGTERM, 128 + signal.SIGTERM)
+        self.assertIn("copus: error: stopped by SIGTERM in static:4, seed 1", err)
+        self.assertEqual(read_events(run_dir)[-1]["reason"], "signal")
+
+    def test_interrupt(self):
+        err, run_dir = self.check(signal.SIGINT, 128 + signal.SIGINT)
+        self.assertIn("copus: error: stopped by SIGINT", err)
+        self.assertEqual(read_events(run_dir)[-1]["reason"], "signal")
+
+    def test_kill(self):
+        self.check(signal.SIGKILL, -signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,16 @@
     failures_test.py [--bin build/bin/copus] [Class[.test]…]
 """
 
+import fcntl
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
 import time
 
-from fixture import END_S, START_S, TINY, LONG, RunTest, losses, main, of_kind, read_events
+from fixture import END_S, START_S, TINY, LONG, RunTest, free_port, losses, main, of_kind, read_events
 
 OPERATION = r"(all-reduce|all-gather|reduce-scatter|send|receive|broadcast) number \d+ in group "
 PLACE = rf"(reading data|the (forward|backward) pass of micro-batch \d+|the optimizer|{OPERATION}.*|what comes between two steps)"
@@ -147,6 +149,105 @@ class Hung(FailureTest):
         self.assertRegex(run.err, rf"copus: restart 1 of 1 in 1 s, .*: rank 0 has been silent for \d+ s, in {PLACE} of step \d+")
         run.process.terminate()
         run.wait(END_S)
+
+
+class SlowDisk(FailureTest):
+    """A rank that saves is waited for as long as it may take: four times --timeout."""
+
+    TIMEOUT_S = 4
+
+    def held_up(self):
+        """The shard of rank 1 of the second save is a pipe: to open it takes until somebody reads."""
+        run = self.start(*TINY, "--steps", 16, "--ranks", 2, "--checkpoint-every", 4, "--timeout", f"{self.TIMEOUT_S}s",
+                         "--run-dir", "run")  # fmt: skip
+        self.wait_for_step(run, 1)
+        pipe = self.folder / "run" / "checkpoints" / ".step-8.1.partial" / "shard-1.safetensors"
+        pipe.parent.mkdir()
+        os.mkfifo(pipe)
+        self.wait_for_step(run, 12)  # the next save waits for that one
+        return run, pipe
+
+    def test_slow_disk_ends_nothing(self):
+        run, pipe = self.held_up()
+        time.sleep(2 * self.TIMEOUT_S)
+        self.assertIsNone(run.process.poll(), run.err)
+        with open(pipe, "rb") as reader:
+            reader.read()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        # A pipe is no place for a shard; those before and behind it are there.
+        self.assertIn("CHECKPOINT OF STEP 8 NOT SAVED", run.out + run.err)
+        self.assertEqual(self.checkpoints(), [12, 16])
+        self.assertEqual(len(losses(self.folder / "run")), 16)
+
+    def test_hung_disk_ends_the_run_in_time(self):
+        run, _ = self.held_up()
+        begin = time.monotonic()
+        run.wait(START_S)
+        # Four times the limit, the roll call, and ten seconds for the one that does not answer.
+        self.assertLess(time.monotonic() - begin, 4 * self.TIMEOUT_S + 3 + 10 + 10)
+        self.assertEqual(run.code, 1, run.err)
+        self.assertRegex(run.err, r"meeting number \d+ in group world .* failed; missing: rank 1; rank 1 has been for \d+ s in saving a checkpoint of step 12")
+
+
+class OneFolder(FailureTest):
+    """A run's folder is its own from its first moment to its last: a second run changes nothing there."""
+
+    def contents(self):
+        """Every file with what it holds, but for what the ranks count in all the time."""
+        files = (path for path in (self.folder / "run").rglob("*") if path.is_file())
+        return {str(path): None if path.parent.name == "activity" else path.read_bytes() for path in files}
+
+    def test_between_two_attempts(self):
+        run = self.start(*TINY, "--steps", 60, "--ranks", 2, "--checkpoint-every", 10, "--max-restarts", 1, "--run-dir", "run")
+        self.wait_for_checkpoint(run)
+        os.kill(self.pid_of(1), signal.SIGKILL)
+        deadline = time.monotonic() + END_S
+        while "restart 1 of 1" not in run.err and time.monotonic() < deadline:
+            time.sleep(0.02)
+        run.process.send_signal(signal.SIGSTOP)  # in its second between the two
+        self.assertEqual(self.ranks(), {})
+        before = self.contents()
+        for ranks in 1, 2:
+            other = self.train("--resume", "--run-dir", "run", "--ranks", ranks, code=2)
+            self.assert_error(other, 2, "run: another run is writing to it")
+        self.assertEqual(self.contents(), before)
+        run.process.send_signal(signal.SIGCONT)
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+
+    def test_ranks_of_a_launcher(self):
+        self.train(*TINY, "--steps", 2, "--run-dir", "run")
+        # A meeting point that outlives rank 0, as torchrun serves one.
+        port = str(free_port())
+        server = self.start(*TINY, *LONG, "--ranks", 2, "--port", port, "--run-dir", "elsewhere")
+        while len(self.ranks()) < 2:
+            time.sleep(0.001)
+        for pid in self.ranks().values():
+            os.kill(pid, signal.SIGSTOP)  # they have said nothing there yet
+        env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+               "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
+        before = self.contents()
+        with open(self.folder / "run" / "events.jsonl", "rb") as events:
+            fcntl.flock(events, fcntl.LOCK_EX)
+            args = ("--resume", "--run-dir", "run", "--steps", 4, "--timeout", "10s")
+            for run in [self.start(*args, env={"RANK": r, "LOCAL_RANK": r, **env}) for r in "01"]:
+                self.assert_error(run.wait(START_S), 2, "run: another run is writing to it")
+        self.assertEqual(self.contents(), before)
+        server.process.kill()
+        server.wait(END_S)
+
+    def test_whoever_removes_what_ranks_say_silences_nobody(self):
+        run = self.start(*TINY, *LONG, "--timeout", "1s", "--max-restarts", 1, "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        time.sleep(2)  # it has been heard
+        shutil.rmtree(self.folder / "run" / "activity")
+        time.sleep(2 * 1 + 10 + 5)
+        self.assertIsNone(run.process.poll(), run.err)
+        self.assertNotIn("restart", run.err)
+        run.process.terminate()
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
 
 
 class Preempted(FailureTest):

@@ -22,7 +22,7 @@ struct CheckpointFile {
 struct Manifest {
   int format = 1;
   ModelSpec model;
-  ParallelPlan plan;  // of the run that wrote it
+  ParallelPlan plan;  // where the run that wrote it goes on, and its global_batch
   std::int64_t step = 0;
   std::int64_t samples = 0;  // consumed
   std::int64_t updates = 0;  // of Adam

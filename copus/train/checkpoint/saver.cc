@@ -86,7 +86,7 @@ SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
   outcome.folder = checkpoint_folder(options_.run_dir, job.manifest.step);
   try {
     if (job.ready.valid()) job.ready.get();
-    const Result<std::int64_t> bytes = write(job, partial, outcome);
+    const Result<std::int64_t> bytes = write(job, partial, begin, outcome);
     if (bytes) {
       outcome.bytes = *bytes;
     } else {
@@ -106,7 +106,7 @@ SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
 }
 
 Result<std::int64_t> Saver::write(const SaveJob& job, const std::string& partial,
-                                  SaveOutcome& outcome) const {
+                                  Clock::time_point begin, SaveOutcome& outcome) const {
   std::error_code error;
   fs::create_directories(partial, error);
   if (error) return make_error("{}: cannot be created: {}", partial, error.message());
@@ -120,7 +120,7 @@ Result<std::int64_t> Saver::write(const SaveJob& job, const std::string& partial
   }
   Manifest manifest = job.manifest;
   manifest.files = {mine};
-  COPUS_TRY(const std::vector<CheckpointFile> others, gather(partial));
+  COPUS_TRY(const std::vector<CheckpointFile> others, gather(partial, begin));
   manifest.files.insert(manifest.files.end(), others.begin(), others.end());
   COPUS_TRY_VOID(publish(partial, options_.run_dir, manifest));
   // It is there: what fails now takes nothing from it.
@@ -131,8 +131,8 @@ Result<std::int64_t> Saver::write(const SaveJob& job, const std::string& partial
   return bytes;
 }
 
-Result<std::vector<CheckpointFile>> Saver::gather(const std::string& partial) const {
-  const auto begin = Clock::now();
+Result<std::vector<CheckpointFile>> Saver::gather(const std::string& partial,
+                                                  Clock::time_point begin) const {
   std::vector<CheckpointFile> files;
   auto nap = std::chrono::milliseconds(1);
   for (int rank = 1; rank < options_.ranks;) {

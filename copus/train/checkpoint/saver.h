@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <optional>
 #include <span>
@@ -19,8 +20,8 @@ struct SaverOptions {
   std::string run_dir;  // the same folder for all ranks
   int rank = 0;
   int ranks = 1;
-  double wait_s = 300;  // rank 0: for the slowest of the others
-  Retention retention;  // rank 0's
+  double wait_s = 1200;  // rank 0, from the beginning: for the slowest of the others
+  Retention retention;   // rank 0's
 };
 
 struct SaveJob {
@@ -61,8 +62,10 @@ class Saver {
   std::optional<SaveOutcome> take();
   SaveOutcome run(const SaveJob& job, const std::string& partial) const;
   Result<std::int64_t> write(const SaveJob& job, const std::string& partial,
+                             std::chrono::steady_clock::time_point begin,
                              SaveOutcome& outcome) const;
-  Result<std::vector<CheckpointFile>> gather(const std::string& partial) const;
+  Result<std::vector<CheckpointFile>> gather(const std::string& partial,
+                                             std::chrono::steady_clock::time_point begin) const;
 
   SaverOptions options_;
   std::int64_t attempts_ = 0;

@@ -35,6 +35,8 @@ std::string text_of(Doing doing, std::uint64_t number) {
       return fmt::format("the backward pass of micro-batch {}", number);
     case Doing::kCommunicating:
       return "communication";
+    case Doing::kMeeting:
+      return fmt::format("meeting number {} of all ranks", number);
     case Doing::kOptimizer:
       return "the optimizer";
     case Doing::kEvaluating:
@@ -55,7 +57,8 @@ std::string text_of(Doing doing, std::uint64_t number) {
 
 const char* to_string(Operation operation) {
   constexpr std::array<const char*, kOperations> kNames = {
-      "all-reduce", "reduce-scatter", "all-gather", "broadcast", "send", "receive", "connect"};
+      "all-reduce", "reduce-scatter", "all-gather", "broadcast",
+      "send",       "receive",        "connect",    "meeting"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 

@@ -24,6 +24,7 @@ enum class Doing : std::uint8_t {
   kForward,        // of a micro-batch
   kBackward,       // of a micro-batch
   kCommunicating,  // waits for other ranks
+  kMeeting,        // waits for other ranks that may be long at their disks
   kOptimizer,
   kEvaluating,
   kMoving,
@@ -31,7 +32,11 @@ enum class Doing : std::uint8_t {
   kLoading,
   kBetweenSteps,
 };
-constexpr int kDoings = 11;
+constexpr int kDoings = 12;
+
+constexpr bool waits_for_others(Doing doing) {
+  return doing == Doing::kCommunicating || doing == Doing::kMeeting;
+}
 
 // What else an operation between ranks says of itself.
 enum class Operation : std::uint8_t {
@@ -42,8 +47,9 @@ enum class Operation : std::uint8_t {
   kSend,
   kReceive,
   kConnect,
+  kMeet,
 };
-constexpr int kOperations = 7;
+constexpr int kOperations = 8;
 const char* to_string(Operation operation);
 
 // One rank's activity as somebody read it.
@@ -80,7 +86,7 @@ class Activity {
   void set_step(std::int64_t step) { word(kStep).store(static_cast<std::uint64_t>(step), relaxed); }
   std::int64_t step() const { return static_cast<std::int64_t>(word(kStep).load(relaxed)); }
   // This rank ends by itself: that it falls silent explains nothing.
-  void over() { word(kOver).store(1, relaxed); }
+  void over(bool is = true) { word(kOver).store(is ? 1 : 0, relaxed); }
   RankActivity read() const;
 
   // The watchdog's: one more tick, in which nothing changed for `still` ticks.

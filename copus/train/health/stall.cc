@@ -9,7 +9,7 @@ namespace copus {
 namespace {
 
 bool stuck(const RankActivity& rank, double still_s) {
-  return rank.doing != Doing::kCommunicating &&
+  return !waits_for_others(rank.doing) &&
          static_cast<double>(rank.still) * Activity::kTick_s >= still_s;
 }
 

@@ -179,6 +179,9 @@ TEST(Watchdog, StartsAndCheckpointsMayTakeLonger) {
   EXPECT_EQ(longest_s(Doing::kForward, 10), 10);
   EXPECT_GT(longest_s(Doing::kSaving, 10), 10);
   EXPECT_GT(longest_s(Doing::kStarting, 10), 10);
+  // Who waits for them is as patient.
+  EXPECT_EQ(longest_s(Doing::kMeeting, 10), longest_s(Doing::kSaving, 10));
+  EXPECT_EQ(longest_s(Doing::kMeeting, 10), longest_s(Doing::kLoading, 10));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace copus {
 
 double longest_s(Doing doing, double limit_s) {
-  const bool patient =
-      doing == Doing::kStarting || doing == Doing::kSaving || doing == Doing::kLoading;
+  const bool patient = doing == Doing::kStarting || doing == Doing::kSaving ||
+                       doing == Doing::kLoading || doing == Doing::kMeeting;
   return patient ? 4 * limit_s : limit_s;
 }
 
@@ -62,8 +62,8 @@ void Watchdog::run() {
     const double longest = longest_s(now.doing, options_.limit_s);
     const auto line = [&](const std::string& more) {
       return fmt::format("rank {} has been {} {:.0f} s in {}{}", activity_.rank(),
-                         now.doing == Doing::kCommunicating ? "waiting" : "for", still_s,
-                         place_of(now), more);
+                         waits_for_others(now.doing) ? "waiting" : "for", still_s, place_of(now),
+                         more);
     };
     if (!said && still_s >= longest / 2) {
       said = true;

@@ -12,7 +12,7 @@
 namespace copus {
 
 // Longest time at one thing: `limit_s` for what is known to be short, four times as long for a
-// start and for checkpoints, which take as long as they take.
+// start and for checkpoints, which take as long as they take, and for who waits for those.
 double longest_s(Doing doing, double limit_s);
 
 struct WatchdogOptions {

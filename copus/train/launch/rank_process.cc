@@ -58,7 +58,8 @@ struct ChildPlan {
   char* const* envp;
   int out;  // -1: keep
   int err;
-  int failure;  // where errno goes
+  int kept_open;  // -1: none
+  int failure;    // where errno goes
   pid_t parent;
   const sigset_t* mask;
 };
@@ -80,6 +81,7 @@ struct ChildPlan {
   if (null > STDERR_FILENO) ::close(null);
   if (plan.out >= 0 && ::dup2(plan.out, STDOUT_FILENO) < 0) give_up();
   if (::dup2(plan.err, STDERR_FILENO) < 0) give_up();
+  if (plan.kept_open >= 0 && ::fcntl(plan.kept_open, F_SETFD, 0) != 0) give_up();
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   for (const int number : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) {
@@ -149,7 +151,8 @@ Result<std::string> find_program(const std::string& name) {
 
 Result<RankProcess> start_rank(int rank, const std::string& path,
                                const std::vector<std::string>& command,
-                               const std::vector<std::string>& variables, bool keep_stdout) {
+                               const std::vector<std::string>& variables, bool keep_stdout,
+                               int kept_open) {
   Pipe out;
   Pipe err;
   Pipe failure;
@@ -164,8 +167,9 @@ Result<RankProcess> start_rank(int rank, const std::string& path,
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const ChildPlan plan = {path.c_str(),    argv.data(),         envp.data(), out.write_end(),
-                          err.write_end(), failure.write_end(), ::getpid(),  &before};
+  const ChildPlan plan = {path.c_str(),        argv.data(),     envp.data(),
+                          out.write_end(),     err.write_end(), kept_open,
+                          failure.write_end(), ::getpid(),      &before};
   const pid_t pid = ::fork();
   if (pid == 0) become_rank(plan);
   const int fork_errno = errno;

@@ -46,10 +46,12 @@ int usable_cores();
 Result<std::string> find_program(const std::string& name);
 
 // Forks and executes `path` in a process group of its own, with standard input empty. It has begun
-// to execute when this returns; a failure to is an error.
+// to execute when this returns; a failure to is an error. `kept_open`: a descriptor that it has
+// too, by the same number; -1: none.
 Result<RankProcess> start_rank(int rank, const std::string& path,
                                const std::vector<std::string>& command,
-                               const std::vector<std::string>& variables, bool keep_stdout);
+                               const std::vector<std::string>& variables, bool keep_stdout,
+                               int kept_open = -1);
 
 // To the rank and all in its process group.
 void signal_rank(const RankProcess& process, int signal);

@@ -66,7 +66,7 @@ class Supervisor {
       COPUS_TRY(RankProcess process, start_rank(rank, path, options_.command,
                                                 rank_variables(inherited, rank, options_.ranks,
                                                                options_.master_port, cores),
-                                                keep_stdout));
+                                                keep_stdout, options_.kept_open));
       ranks_.push_back(std::move(process));
     }
     return {};

@@ -24,6 +24,7 @@ struct SupervisorOptions {
   // After a signal to this process, which ranks answer by saving what they have.
   double save_grace_s = 600;
   std::vector<std::string> variables = {};  // NAME=value, for every rank
+  int kept_open = -1;                       // a descriptor that every rank has too, by this number
   // Asked about once a second which of the ranks that live are beyond hope; empty: none.
   std::function<std::string(const std::vector<int>& alive)> stalled = nullptr;
 };

@@ -67,6 +67,13 @@ Result<void> cut_torn_line(int fd, off_t size, const std::string& path) {
                     std::strerror(errno));
 }
 
+// Whether the descriptor is of that file.
+bool leads_to(int fd, const std::string& path) {
+  struct stat open = {}, named = {};
+  return fd >= 0 && ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
 Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
   const std::string path = inside(folder, kEvents);
   // Two runs at once would mix their lines. The lock goes with the process; what cannot be locked
@@ -87,13 +94,16 @@ Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
 
 }  // namespace
 
-Result<RunDirectory> RunDirectory::open(const std::string& path, bool append) {
+Result<RunDirectory> RunDirectory::open(const std::string& path, bool append, int held) {
   if (path.empty()) return make_error("run directory: got \"\"; want a path");
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
   if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
   const std::string events = inside(path, kEvents);
-  const int fd = ::open(events.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // Opened anew it would be another's lock.
+  const int fd = leads_to(held, events)
+                     ? ::fcntl(held, F_DUPFD_CLOEXEC, 0)
+                     : ::open(events.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return make_error("{}: cannot be opened: {}", events, std::strerror(errno));
   RunDirectory directory(path, fd);
   COPUS_TRY_VOID(ready_for_events(fd, path, append));

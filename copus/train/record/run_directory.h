@@ -12,8 +12,9 @@ class RunDirectory {
  public:
   // Creates `path` and its parents where they are missing. Refuses a directory that another run
   // writes to now, and one that holds events of an earlier run, unless `append`. The error names
-  // the path and the reason.
-  static Result<RunDirectory> open(const std::string& path, bool append);
+  // the path and the reason. `held`: a descriptor that the process which started this one has
+  // locked the directory by, and left open for it; -1: none.
+  static Result<RunDirectory> open(const std::string& path, bool append, int held = -1);
 
   RunDirectory(RunDirectory&&) noexcept;
   RunDirectory& operator=(RunDirectory&&) noexcept;
@@ -22,6 +23,8 @@ class RunDirectory {
   ~RunDirectory();
 
   const std::string& path() const { return path_; }
+  // What the lock goes with, for processes that this one starts: it stays until the last has ended.
+  int descriptor() const { return events_; }
   // Whole file or none: written beside, then renamed.
   Result<void> write_text(const std::string& name, const std::string& content) const;
   // One line, in the file when this returns. A write that fails (full disk) is an error and leaves

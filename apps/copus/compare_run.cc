@@ -1,0 +1,114 @@
+#include "apps/copus/compare_run.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "copus/base/text.h"
+
+namespace copus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Follows the events that a run writes.
+class Follower {
+ public:
+  Follower(std::string path, RecordedRun& run) : path_(std::move(path)), run_(run) {}
+
+  Result<void> follow() {
+    std::ifstream in(path_, std::ios::binary);
+    if (!in || !in.seekg(read_)) return {};
+    std::string line;
+    while (std::getline(in, line) && !in.eof()) {
+      read_ += static_cast<std::streamoff>(line.size()) + 1;
+      COPUS_TRY(const Json event, parse_json(line, path_));
+      COPUS_TRY_VOID(run_.add(event, path_));
+    }
+    return {};
+  }
+
+ private:
+  std::string path_;
+  RecordedRun& run_;
+  std::streamoff read_ = 0;
+};
+
+std::string last_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    if (!line.empty()) last = line;
+  }
+  return shortened(last, 300);
+}
+
+}  // namespace
+
+void Stop::look(const ChildProcess& child) {
+  pollfd ready = {signals_.fd(), POLLIN, 0};
+  ::poll(&ready, 1, 200);
+  for (const int number : signals_.take()) {
+    if (signal_ != 0 && number == SIGINT) child.signal(SIGKILL);
+    if (signal_ != 0) continue;
+    signal_ = number;
+    since_ = Clock::now();
+    child.signal(SIGTERM);
+  }
+  if (signal_ != 0 && Clock::now() - since_ > std::chrono::minutes(1)) child.signal(SIGKILL);
+}
+
+Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, std::int64_t seed,
+                               const std::vector<std::string>& flags, Stop& stop) {
+  std::string folder_name = name;
+  std::replace(folder_name.begin(), folder_name.end(), ':', '-');
+  const std::string folder = fmt::format("{}/{}-seed{}", o.folder, folder_name, seed);
+  const std::string log = folder + ".log";
+  std::vector<std::string> command = {o.program,
+                                      "train",
+                                      "--config",
+                                      o.config,
+                                      "--run-dir",
+                                      folder,
+                                      "--seed",
+                                      std::to_string(seed),
+                                      "--base-batch",
+                                      std::to_string(o.start_batch),
+                                      "--checkpoint-every",
+                                      "off",
+                                      "--for",
+                                      fmt::format("{}s", o.limit_s)};
+  command.insert(command.end(), o.flags.begin(), o.flags.end());
+  command.insert(command.end(), flags.begin(), flags.end());
+  RecordedRun run(o.losses, o.window);
+  COPUS_TRY(ChildProcess child, ChildProcess::start(command, log));
+  Follower follower(folder + "/events.jsonl", run);
+  // Its own limit counts from its first step; what comes before has one too.
+  const auto deadline = Clock::now() + std::chrono::duration<double>(o.limit_s + 300);
+  bool stopping = false;
+  while (!child.ended()) {
+    stop.look(child);
+    COPUS_TRY_VOID(follower.follow());
+    if (run.reached() && !std::exchange(stopping, true)) child.signal(SIGTERM);
+    if (Clock::now() > deadline) {
+      return make_error("{}, seed {}: not ended {} after its limit; see {}", name, seed,
+                        human_seconds(300), log);
+    }
+  }
+  if (stop.signal() != 0) {
+    return make_error("stopped by {} in {}, seed {}", signal_name(stop.signal()), name, seed);
+  }
+  COPUS_TRY_VOID(follower.follow());
+  const int code = child.code();
+  const bool stopped = stopping && (code == 0 || code == 128 + SIGTERM);
+  if (code != 0 && !stopped) {
+    return make_error("{}, seed {}: exit code {}: {} (see {})", name, seed, code, last_line(log),
+                      log);
+  }
+  return run;
+}
+
+}  // namespace copus

@@ -1,0 +1,258 @@
+#include "apps/copus/compare_world.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "copus/base/text.h"
+#include "copus/cost/framework.h"
+#include "copus/goodput/pause.h"
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+constexpr std::int64_t kStartBatch = 16;
+
+Result<double> number(const std::string& text, const char* flag, double fallback, double low,
+                      double high) {
+  if (text.empty()) return fallback;
+  return parse_number(text, flag, low, high);
+}
+
+Result<double> duration(const std::string& text, const char* flag, double fallback) {
+  if (text.empty()) return fallback;
+  return parse_duration(text, flag);
+}
+
+// Falling, and such as the curve reaches.
+Result<std::vector<double>> resolve_losses(const std::vector<std::string>& texts,
+                                           const LossCurve& curve) {
+  std::vector<double> losses;
+  for (const std::string& text : texts) {
+    COPUS_TRY(const double loss, parse_number(text, "--losses", 0, 1e6));
+    if (loss <= curve.floor || loss >= curve.start_loss) {
+      return make_error(
+          "--losses: got {}; want above {:.3f}, where this model's curve ends, and below {:.3f}, "
+          "where it begins",
+          text, curve.floor, curve.start_loss);
+    }
+    losses.push_back(loss);
+  }
+  if (losses.empty()) {
+    // Critical batches of some ten to some hundred sequences of 2048 lie there.
+    for (const double loss : {5.0, 4.5, 4.0, 3.5, 3.0}) {
+      if (loss > curve.floor + 0.2 && loss < curve.start_loss) losses.push_back(loss);
+    }
+  }
+  if (losses.empty())
+    return make_error("--losses: missing; want losses between {:.3f} and {:.3f}", curve.floor,
+                      curve.start_loss);
+  std::sort(losses.begin(), losses.end(), std::greater<>());
+  losses.erase(std::unique(losses.begin(), losses.end()), losses.end());
+  return losses;
+}
+
+Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
+  COPUS_TRY(const std::int64_t window, loss_window(args));
+  std::vector<RecordedRun> runs;
+  for (const std::string& folder : args.from) {
+    runs.emplace_back(std::vector<double>{}, window);
+    COPUS_TRY_VOID(runs.back().read(folder + "/events.jsonl"));
+  }
+  return runs;
+}
+
+// The cluster that one of the runs has measured; its engine is Copus's own.
+Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<RecordedRun>& runs) {
+  const auto known = std::find_if(runs.begin(), runs.end(), [](const RecordedRun& run) {
+    return run.start().is_object() && run.start().value("cluster", Json()).is_object();
+  });
+  std::optional<ClusterSpec> cluster;
+  if (args.cluster.empty()) {
+    if (known == runs.end()) {
+      return make_error(
+          "--cluster: missing, and no run of --from has measured its own; want it, or a run with "
+          "--plan best or --adapt");
+    }
+    COPUS_TRY(cluster, cluster_from_json(known->start().at("cluster"), "events.jsonl: cluster"));
+  }
+  COPUS_TRY(Workload job, load_job(args, cluster));
+  const Json& start = known == runs.end() ? runs.front().start() : known->start();
+  const bool on_cpus = start.is_object() && start.value("device", "cpu") == "cpu";
+  const bool fp32 = start.is_object() && start.value("precision", "fp32") == "fp32";
+  job.options = engine_cost_options(on_cpus, fp32 ? Precision::kFp32 : Precision::kBf16);
+  return job;
+}
+
+Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>& runs,
+                         Simulation& sim) {
+  JobArgs job = args.job;
+  if (job.model.empty()) {
+    return make_error(
+        "--model: missing; want a catalog name or a config.json, here or in --config");
+  }
+  if (job.global_batch.empty()) job.global_batch = std::to_string(kStartBatch);
+  if (!runs.empty()) {
+    COPUS_TRY(sim.job, load_recorded_job(job, runs));
+    return {};
+  }
+  if (job.cluster.empty()) {
+    return make_error(
+        "--cluster: missing; want NODESxGPUSxGPU, a catalog name or a file, here or in --config");
+  }
+  COPUS_TRY(sim.job, load_job(job));
+  return {};
+}
+
+Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
+  Scenario& scenario = sim.scenario;
+  scenario.start_batch = sim.job.global_batch;
+  std::string range = args.policy.batch_range;
+  if (range.empty()) range = fmt::format("{}:{}", scenario.start_batch, 64 * scenario.start_batch);
+  COPUS_TRY(const BatchRange batches, resolve_batch_range(range, scenario.start_batch));
+  sim.batches = batch_ladder(batches.lowest, batches.highest);
+  sim.batches.push_back(scenario.start_batch);
+  std::sort(sim.batches.begin(), sim.batches.end());
+  sim.batches.erase(std::unique(sim.batches.begin(), sim.batches.end()), sim.batches.end());
+
+  CandidateRequest request;
+  request.seq_len = sim.job.seq_len;
+  request.batches = sim.batches;
+  PartialPlan space;
+  if (!args.policy.fix.empty()) {
+    COPUS_TRY(space, load_partial_plan(args.policy.fix, "--fix"));
+  }
+  request.spaces = {space};
+  scenario.candidates =
+      enumerate_candidates(sim.job.model, sim.job.cluster, sim.job.options, request);
+  // A batch that nothing fits is no rung.
+  std::erase_if(sim.batches, [&](std::int64_t batch) {
+    return std::none_of(scenario.candidates.begin(), scenario.candidates.end(),
+                        [&](const Candidate& c) { return c.at.global_batch == batch; });
+  });
+  if (std::find(sim.batches.begin(), sim.batches.end(), scenario.start_batch) ==
+      sim.batches.end()) {
+    return make_error(
+        "--global-batch: got {}; want one that some layout of {} GPUs (and --fix) can train with "
+        "in the memory there is",
+        scenario.start_batch, sim.job.cluster.gpus());
+  }
+  sim.assume("{} configurations, batches {}", scenario.candidates.size(),
+             fmt::join(sim.batches, ", "));
+  return {};
+}
+
+Result<void> resolve_published_world(const CompareArgs& args, Simulation& sim) {
+  World& world = sim.scenario.world;
+  world.curve = kaplan_curve(sim.job.model, sim.job.seq_len);
+  world.law.base_batch = static_cast<double>(sim.job.global_batch);
+  if (args.law == "lr-aware") {
+    world.law.lr_exponent = 0.5;
+  } else if (!args.law.empty() && args.law != "critical-batch") {
+    return make_error("--law: got {}; want critical-batch or lr-aware", shortened(args.law, 40));
+  }
+  const double believed = sim.scenario.controller.policy.calibration;
+  COPUS_TRY(world.calibration,
+            number(args.true_calibration, "--true-calibration", believed, 1e-3, 1e6));
+  COPUS_TRY(sim.step_error, number(args.step_error, "--step-error", 0, 0, 2));
+  COPUS_TRY(sim.losses, resolve_losses(args.losses, world.curve));
+  sim.assume(
+      "loss and critical batch by Kaplan et al. 2020: from {:.2f}, with a floor of {:.2f}; "
+      "critical batch {} at a loss of {:g}",
+      world.curve.start_loss, world.curve.floor,
+      human_count(world.curve.critical_batch(sim.losses.back())), sim.losses.back());
+  sim.assume("progress of a step: {}",
+             world.law.lr_exponent > 0
+                 ? "1/(1 + Bcrit/B) x sqrt(B/first batch), as COPUS's LR-aware Goodput has it"
+                 : "1/(1 + Bcrit/B), the critical-batch law");
+  world.step_s = [](const Candidate& at) { return at.predicted.total().v; };
+  return {};
+}
+
+Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<RecordedRun>& runs,
+                                    Simulation& sim) {
+  for (const auto& [flag, value] :
+       {std::pair("--law", &args.law), std::pair("--true-calibration", &args.true_calibration),
+        std::pair("--step-error", &args.step_error)}) {
+    if (!value->empty())
+      return make_error("{}: got {} with --from; want one of the two: recorded runs say it", flag,
+                        *value);
+  }
+  COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
+                                                   sim.scenario.controller.policy.calibration));
+  sim.scenario.world = std::move(recorded.world);
+  // Who fixes a layout here knows what was recorded.
+  std::stable_sort(sim.scenario.candidates.begin(), sim.scenario.candidates.end(),
+                   [&](const Candidate& a, const Candidate& b) {
+                     if (a.at.global_batch != b.at.global_batch)
+                       return a.at.global_batch < b.at.global_batch;
+                     return sim.scenario.world.step_s(a) < sim.scenario.world.step_s(b);
+                   });
+  const LossCurve& curve = sim.scenario.world.curve;
+  COPUS_TRY(sim.losses, resolve_losses(args.losses, curve));
+  sim.assume(
+      "as {} recorded run{} show: loss from {:.2f} to {:.2f}, progress to a loss {:.0f}% apart; "
+      "progress of a step 1/(1 + (Bcrit/B)^{:.2f})^(1/{:.2f}), critical batch {} at a loss of "
+      "{:g}; "
+      "step times of {} configurations",
+      runs.size(), runs.size() == 1 ? "" : "s", curve.start_loss, curve.knots.back().loss,
+      100 * recorded.fitted.spread, recorded.fitted.law.sharpness, recorded.fitted.law.sharpness,
+      human_count(curve.critical_batch(sim.losses.back())), sim.losses.back(),
+      recorded.configurations);
+  return {};
+}
+
+Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
+  World& world = sim.scenario.world;
+  COPUS_TRY(world.noise_rank, number(args.noise_rank, "--noise-rank", world.noise_rank, 2, 1e12));
+  sim.assume(
+      "critical batch / noise scale: {:.3g} in truth, {:.3g} believed; gradient noise of rank {}; "
+      "step times off by {:.0f}% from layout to layout, {:.0f}% from step to step",
+      world.calibration, sim.scenario.controller.policy.calibration, human_count(world.noise_rank),
+      100 * sim.step_error, 100 * world.step_jitter);
+  COPUS_TRY(const double pause_s, duration(args.pause, "--pause", 0));
+  world.pause_s = [model = sim.job.model, cluster = sim.job.cluster, pause_s](
+                      const Configuration& from, const Configuration& to) {
+    if (pause_s > 0 && !same_placement(from.plan, to.plan)) return pause_s;
+    return predict_pause_s(model, cluster, {}, from, to);
+  };
+  sim.assume("a change of layout pauses {}",
+             pause_s > 0 ? "for " + human_seconds(pause_s)
+                         : std::string("as the reshard model predicts: bytes over links"));
+  FailureOptions& f = world.failures;
+  COPUS_TRY(f.between_s, duration(args.failures_every, "--failures-every", 0));
+  COPUS_TRY(f.checkpoint_every_s, duration(args.save_every, "--save-every", f.checkpoint_every_s));
+  COPUS_TRY(f.checkpoint_s, duration(args.save_cost, "--save-cost", f.checkpoint_s));
+  COPUS_TRY(f.restart_s, duration(args.restart, "--restart", f.restart_s));
+  if (f.between_s > 0) {
+    sim.assume(
+        "a failure every {} on average, {} to restart, a checkpoint every {} that holds the run up "
+        "for {}",
+        human_seconds(f.between_s), human_seconds(f.restart_s), human_seconds(f.checkpoint_every_s),
+        human_seconds(f.checkpoint_s));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Simulation> resolve_simulation(const CompareArgs& args) {
+  Simulation sim;
+  COPUS_TRY(const std::vector<RecordedRun> runs, read_runs(args));
+  COPUS_TRY_VOID(resolve_job(args, runs, sim));
+  // What is maximised is what the world rewards, unless said otherwise.
+  PolicyOptions& policy = sim.scenario.controller.policy;
+  if (runs.empty())
+    policy.kind = args.law == "lr-aware" ? GoodputKind::kLrAware : GoodputKind::kPlain;
+  COPUS_TRY_VOID(resolve_policy(args.policy, sim.scenario.controller));
+  COPUS_TRY_VOID(resolve_candidates(args, sim));
+  COPUS_TRY_VOID(runs.empty() ? resolve_published_world(args, sim)
+                              : resolve_recorded_world(args, runs, sim));
+  COPUS_TRY_VOID(resolve_rest_of_world(args, sim));
+  sim.assume("copus maximises {} Goodput; a change of layout has to gain {:g}%, one of batch {:g}%",
+             to_string(policy.kind), 100 * policy.margin, 100 * policy.batch_margin);
+  return sim;
+}
+
+}  // namespace copus
