@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+import reference
+
 TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 
@@ -37,6 +39,12 @@ def sequences(path, seq_len):
 
 def held_out(rows, share):
     return rows[len(rows) - max(1, int(share * len(rows))) :]
+
+
+def relative_error(got, exact):
+    """Root mean squares."""
+    error = (got.double() - exact.double()).square().mean() / exact.double().square().mean()
+    return error.sqrt().item()
 
 
 def read_file(path):
@@ -115,12 +123,20 @@ class Copus:
         self.program, self.folder, self.device = Path(program), Path(folder), device
 
     def __call__(self, *args):
+        return self.run(self.program, *args)
+
+    def run(self, program, *args):
         env = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
-        command = [str(self.program), *map(str, args)]
+        command = [str(program), *map(str, args)]
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=self.LIMIT_S)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done.stdout
+
+    def logits(self, checkpoint, precision, batch, seq_len):
+        """The engine's, of random tokens: tokens and logits."""
+        self.run(self.program.parent / "dump_logits", checkpoint, self.device, precision, batch, seq_len, "logits")
+        return reference.read_safetensors(self.folder / "logits")
 
     def train(self, run, *args):
         self("train", "--run-dir", run, "--device", self.device, *args)

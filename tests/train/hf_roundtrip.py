@@ -22,7 +22,6 @@ at most where copus computed in FP32, and in BF16 no further off than 1.5 times 
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -32,7 +31,6 @@ import torch
 import transformers
 
 import hf_files
-import reference
 
 SEQ_LEN, SHARE, BATCH = 64, 0.25, 8
 LLAMA = {
@@ -135,23 +133,16 @@ def judge(title, family, precision, ours, folder, inputs, targets, device):
     return good
 
 
-def rms(x):
-    return x.double().square().mean().sqrt().item()
-
-
 def logits_of(model, tokens):
     with torch.no_grad():
         return model(input_ids=tokens.to(next(model.parameters()).device)).logits.float().cpu()
 
 
 def judge_logits(title, family, precision, copus, checkpoint, folder):
-    dump = copus.folder / "logits.safetensors"
-    subprocess.run([copus.program.parent / "dump_logits", copus.folder / checkpoint, copus.device, precision, str(BATCH),
-                    str(SEQ_LEN), dump], check=True)  # fmt: skip
-    ours = reference.read_safetensors(dump)
+    ours = copus.logits(checkpoint, precision, BATCH, SEQ_LEN)
     exact = logits_of(load(folder, torch.float32, copus.device), ours["tokens"])
     theirs = logits_of(load(folder, DTYPES[precision], copus.device), ours["tokens"])
-    error, usual = rms(ours["logits"] - exact) / rms(exact), rms(theirs - exact) / rms(exact)
+    error, usual = (hf_files.relative_error(logits, exact) for logits in (ours["logits"], theirs))
     limit = LOGITS_FP32 if precision == "fp32" else LOGITS_BF16 * usual
     good = error <= limit
     print(

@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAM = HERE.parents[1] / "build" / "bin" / "copus"
 SEQ_LEN, SHARE = 32, 0.25
 TOLERANCE = 1e-5  # FP32 against FP64
+LOGITS_TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}  # BF16 rounds each activation to 2e-3
 
 LAYER = {
     "input_layernorm": "attention_norm",
@@ -90,7 +91,7 @@ def of_reference(config, tensors):
 
 def loss_of(config, tensors, inputs, targets):
     weights = {name: t.double() for name, t in of_reference(config, tensors).items()}
-    return reference.LOSSES[config["model_type"]](config, weights, inputs, targets).item()
+    return reference.loss_of(config, weights, inputs, targets).item()
 
 
 def scattered(tensors):
@@ -135,6 +136,23 @@ class HuggingFace(unittest.TestCase):
                 self.assert_close(loss, loss_of(config, tensors, inputs, targets))
                 for folder in ("run", "out"):
                     shutil.rmtree(self.folder / folder)
+
+    def test_exported_weights_have_the_logits_of_the_engine(self):
+        for family in FAMILIES:
+            for precision in ("fp32", "bf16"):
+                with self.subTest(family, precision=precision):
+                    self.trained(family, "--precision", precision)
+                    config, tensors = self.exported("run", "out", "--dtype", precision)
+                    dump = self.copus.logits("run/checkpoints/step-8", precision, 4, SEQ_LEN)
+                    weights = {name: t.double() for name, t in of_reference(config, tensors).items()}
+                    exact = reference.LOGITS[config["model_type"]](config, weights, dump["tokens"])
+                    error = hf_files.relative_error(dump["logits"], exact)
+                    self.assertLess(error, LOGITS_TOLERANCE[precision])
+                    weights["embed.tokens.weight"] = weights["embed.tokens.weight"].flip(0)
+                    wrong = reference.LOGITS[config["model_type"]](config, weights, dump["tokens"])
+                    self.assertGreater(hf_files.relative_error(wrong, exact), 0.1, "other weights must show")
+                    for folder in ("run", "out"):
+                        shutil.rmtree(self.folder / folder)
 
     def test_imported_weights_have_their_loss(self):
         inputs, targets = hf_files.sequences(self.folder / "text", SEQ_LEN)

@@ -153,7 +153,7 @@ def joined(x):
     return x.transpose(1, 2).flatten(2)
 
 
-def gpt2_loss(config, w, tokens, targets):
+def gpt2_logits(config, w, tokens):
     eps = config.get("layer_norm_epsilon", 1e-5)
     head_dim = config["n_embd"] // config["n_head"]
 
@@ -169,10 +169,10 @@ def gpt2_loss(config, w, tokens, targets):
         h = norm(x, at + "mlp_norm")
         x = x + linear(gelu_new(linear(h, w, at + "mlp.up")), w, at + "mlp.down")
     x = final_norm(x, lambda y: norm(y, "final_norm"))
-    return mean_negative_log_likelihood(x @ w["embed.tokens.weight"].T, targets)
+    return x @ w["embed.tokens.weight"].T
 
 
-def llama_loss(config, w, tokens, targets):
+def llama_logits(config, w, tokens):
     eps = config.get("rms_norm_eps", 1e-6)
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim", config["hidden_size"] // heads)
@@ -199,10 +199,14 @@ def llama_loss(config, w, tokens, targets):
         x = x + linear(gated(linear(h, w, at + "mlp.gate"), linear(h, w, at + "mlp.up")), w, at + "mlp.down")
     x = final_norm(x, lambda y: norm(y, "final_norm"))
     head = w["embed.tokens.weight" if config.get("tie_word_embeddings", False) else "head.weight"]
-    return mean_negative_log_likelihood(x @ head.T, targets)
+    return x @ head.T
 
 
-LOSSES = {"gpt2": gpt2_loss, **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), llama_loss)}
+LOGITS = {"gpt2": gpt2_logits, **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), llama_logits)}
+
+
+def loss_of(config, w, tokens, targets):
+    return mean_negative_log_likelihood(LOGITS[config["model_type"]](config, w, tokens), targets)
 
 
 # --- The comparison.
@@ -234,7 +238,7 @@ def named(tensors, prefix):
 def reference(config, dump, dtype):
     """Loss and gradients by name; None for a tensor that the model does not use."""
     weights = {name: t.to(dtype).requires_grad_() for name, t in named(dump, "weight/").items()}
-    loss = LOSSES[config["model_type"]](config, weights, dump["tokens"], dump["targets"])
+    loss = loss_of(config, weights, dump["tokens"], dump["targets"])
     gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
     return loss.item(), dict(zip(weights, gradients))
 
