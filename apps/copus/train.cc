@@ -58,9 +58,14 @@ Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
               serve_store(who.master_port, who.world_size, rendezvous.timeout));
     rendezvous.store = served.store;
   } else {
-    COPUS_TRY(rendezvous.store,
-              join_store(who.master_address, who.master_port, who.world_size, rendezvous.timeout));
+    auto joined =
+        join_store(who.master_address, who.master_port, who.world_size, rendezvous.timeout);
+    if (!joined) throw CommError(joined.error().message);  // starting again may help
+    rendezvous.store = std::move(joined).value();
   }
+  // torchrun's outlives its attempts: what an earlier one said there is not this one's.
+  const auto attempt = environment_variable("TORCHELASTIC_RESTART_COUNT");
+  rendezvous.store = part_of_store(rendezvous.store, "attempt" + attempt.value_or("0"));
   return rendezvous;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -46,7 +47,7 @@ class Silence {
     for (const int rank : alive) {
       Heard& heard = heard_[rank];
       const auto file = seen.find(rank);
-      // Whoever took its file away has silenced nobody.
+      // A rank never takes its own away: whoever did has silenced nobody.
       if (file == seen.end() && heard.ever) continue;
       if (file != seen.end() && (!heard.ever || file->second.ticks != heard.ticks)) {
         heard = {true, file->second.ticks, 0};
@@ -202,6 +203,8 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
       return restarts.made() == 0 ? report(outcome.error()) : run_failed(outcome.error().message);
     }
     if (!Restarts::may_help(*outcome)) {
+      const bool good = outcome->exit_code == 0 || outcome->exit_code == 128 + SIGINT;
+      if (good) remove_tree(folder, ignored);
       if (!outcome->message.empty()) report(Error{outcome->message});
       return outcome->exit_code;
     }

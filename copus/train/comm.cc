@@ -115,6 +115,11 @@ Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, i
 
 c10::intrusive_ptr<c10d::Store> local_store() { return c10::make_intrusive<c10d::HashStore>(); }
 
+c10::intrusive_ptr<c10d::Store> part_of_store(const c10::intrusive_ptr<c10d::Store>& store,
+                                              const std::string& name) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, store);
+}
+
 void Pending::wait() {
   if (comm_ == nullptr) return;
   const Comm* comm = std::exchange(comm_, nullptr);
@@ -349,7 +354,8 @@ void Comm::meet(Clock::time_point since) const {
     for (std::int64_t came = store->add(key, 1); came < all; came = store->add(key, 0)) {
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(nap);
-      nap = std::min(2 * nap, std::chrono::microseconds(20'000));
+      // One store answers all: no more than a few thousand questions a second.
+      nap = std::min(2 * nap, std::chrono::microseconds(std::max(20'000, 200 * all)));
     }
     store->deleteKey(before);  // whoever is here has left that one
     return true;

@@ -79,6 +79,9 @@ Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, i
                                                    std::chrono::milliseconds timeout);
 // Inside one process: for tests with a thread per rank.
 c10::intrusive_ptr<c10d::Store> local_store();
+// The same store, under names of its own.
+c10::intrusive_ptr<c10d::Store> part_of_store(const c10::intrusive_ptr<c10d::Store>& store,
+                                              const std::string& name);
 
 class Comm;
 

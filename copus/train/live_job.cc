@@ -176,7 +176,8 @@ Result<void> LiveJob::observed(const StepReport& step, const std::optional<Noise
   if (done()) return save_what_is_left(&controller);
   if (!result_.is_bad()) COPUS_TRY_VOID(record_step(step, controller));
   if (const std::optional<Decision>& later = controller.later()) {
-    COPUS_TRY_VOID(record_decision(*later, later->move ? "later" : "keep"));
+    const bool goes_on_there = later->move && controller.resume_at() == later->to;
+    COPUS_TRY_VOID(record_decision(*later, goes_on_there ? "later" : "keep"));
   }
   return conclude(&controller);
 }
@@ -230,7 +231,8 @@ Result<void> LiveJob::settle(const Controller* controller) {
   }
   const std::int64_t every = o_.checkpoint.every;
   const bool due = every > 0 && outcome_.steps % every == 0 && outcome_.steps != saved_step_;
-  if (due || std::exchange(save_now_, false)) return save(controller);
+  const bool now = std::exchange(save_now_, false);
+  if (due || now) return save(controller);
   return done() ? save_what_is_left(controller) : Result<void>();
 }
 

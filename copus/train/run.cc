@@ -246,7 +246,8 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     const Result<void> recorded = record_end(*recorder, outcome);
     if (!recorded && outcome.error.empty()) fail(recorded.error().message);
   }
-  if (outcome.reason != "failed") activity.remove_file();
+  // A supervisor still looks whether the process ends, and removes them itself.
+  if (outcome.reason != "failed" && options.held_directory < 0) activity.remove_file();
   return outcome;
 }
 

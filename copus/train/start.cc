@@ -13,10 +13,18 @@
 namespace copus {
 namespace {
 
-Result<const Comm*> everyone(GroupCache& groups) {
+// Ranks that cannot reach each other are no bad input: starting again may help.
+template <typename T>
+T connected(GroupCache& groups, Result<T> made) {
+  if (made) return std::move(made).value();
+  groups.rendezvous().activity->over();
+  throw CommError(made.error().message);
+}
+
+const Comm* everyone(GroupCache& groups) {
   std::vector<int> all(static_cast<std::size_t>(groups.rendezvous().world_size));
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  return groups.group("world", all);
+  return connected(groups, groups.group("world", all));
 }
 
 // A move holds two layouts; the memory for them is taken one by one.
@@ -158,7 +166,7 @@ Result<void> make_trainer(GroupCache& groups, const RunOptions& options,
 
 Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
                             const std::function<void(const std::string&)>& say) {
-  COPUS_TRY(const Comm* world, everyone(groups));
+  const Comm* world = everyone(groups);
   world->meet();  // some may come from a save
   COPUS_TRY(const std::vector<std::string> folders, candidates(*world, options));
   const auto vote = [&](const std::string& trouble) {
@@ -186,9 +194,9 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
     COPUS_TRY_VOID(read_run_state(reader->manifest(), start));
     reserve_for_moves(here, here.trainer, start);
-    // Ranks that cannot reach each other are no fault of the checkpoint's.
     COPUS_TRY_VOID(check_trainable(here.trainer));
-    COPUS_TRY_VOID(Mesh::create(groups, here.trainer.plan, here.trainer.model));
+    // Before the checkpoint is read: that ranks cannot reach each other is no fault of its.
+    connected(groups, Mesh::create(groups, here.trainer.plan, here.trainer.model));
     Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, here.trainer, *reader);
     if (const std::string why = vote(restored ? "" : restored.error().message); !why.empty()) {
       skip(folder, why);

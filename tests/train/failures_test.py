@@ -13,6 +13,7 @@ import struct
 import subprocess
 import time
 
+import fixture
 from fixture import END_S, START_S, TINY, LONG, RunTest, free_port, losses, main, of_kind, read_events
 
 OPERATION = r"(all-reduce|all-gather|reduce-scatter|send|receive|broadcast) number \d+ in group "
@@ -221,7 +222,9 @@ class OneFolder(FailureTest):
         # A meeting point that outlives rank 0, as torchrun serves one.
         port = str(free_port())
         server = self.start(*TINY, *LONG, "--ranks", 2, "--port", port, "--run-dir", "elsewhere")
+        deadline = time.monotonic() + START_S
         while len(self.ranks()) < 2:
+            self.assertLess(time.monotonic(), deadline, server.err)
             time.sleep(0.001)
         for pid in self.ranks().values():
             os.kill(pid, signal.SIGSTOP)  # they have said nothing there yet
@@ -236,6 +239,15 @@ class OneFolder(FailureTest):
         self.assertEqual(self.contents(), before)
         server.process.kill()
         server.wait(END_S)
+
+    def test_closed_standard_streams(self):
+        for name, closed in ("none", "<&- >&- 2>&-"), ("input", "<&-"), ("output", ">&-"):
+            with self.subTest(name):
+                args = [str(arg) for arg in (fixture.COPUS, "train", *TINY, "--steps", 3, "--ranks", 2, "--run-dir", name)]
+                done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', *args], cwd=self.folder,
+                                      env=fixture.environment(self.tag, {}), capture_output=True, timeout=START_S)  # fmt: skip
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(read_events(self.folder / name)[-1]["reason"], "steps")  # every line is an event
 
     def test_whoever_removes_what_ranks_say_silences_nobody(self):
         run = self.start(*TINY, *LONG, "--timeout", "1s", "--max-restarts", 1, "--run-dir", "run")
@@ -373,6 +385,14 @@ class BadSteps(FailureTest):
             for shard in "shard-0.safetensors", "shard-1.safetensors":
                 self.assertEqual((before / shard).read_bytes(), (here / shard).read_bytes())
         self.assertEqual(read_events(self.folder / "run")[-1]["samples"], 560)
+
+    def test_rollbacks_that_are_used_up_end(self):
+        # Every step is due for a checkpoint, the ones that were rolled back too.
+        run = self.train(*TINY, "--steps", 500, "--lr", 100, "--clip", 0, "--warmup-samples", 0, "--on-bad-step", "rollback",
+                         "--max-rollbacks", 2, "--checkpoint-every", 1, "--ranks", 2, "--run-dir", "run", code=1)  # fmt: skip
+        self.assertRegex(run.err, "--max-rollbacks")
+        self.assertNotIn("missing", run.err)
+        self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "not_finite")
 
     def test_what_does_not_recover_ends(self):
         run = self.train(*TINY, "--steps", 500, "--lr", 100, "--clip", 0, "--warmup-samples", 0, "--on-bad-step", "skip",

@@ -101,9 +101,12 @@ Result<RunDirectory> RunDirectory::open(const std::string& path, bool append, in
   if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
   const std::string events = inside(path, kEvents);
   // Opened anew it would be another's lock.
-  const int fd = leads_to(held, events)
-                     ? ::fcntl(held, F_DUPFD_CLOEXEC, 0)
-                     : ::open(events.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int opened = leads_to(held, events)
+                         ? held
+                         : ::open(events.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // Where a standard stream is closed its number is free: what is printed would be an event.
+  const int fd = opened < 0 ? -1 : ::fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (opened >= 0 && opened != held) ::close(opened);
   if (fd < 0) return make_error("{}: cannot be opened: {}", events, std::strerror(errno));
   RunDirectory directory(path, fd);
   COPUS_TRY_VOID(ready_for_events(fd, path, append));
