@@ -250,9 +250,7 @@ Result<void> drive(Job& job, Controller& controller) {
     const std::optional<NoiseTerms> terms = controller.observe(step);
     const bool due = Controller::due(controller.options(), step.step);
     if (due && job.stopping()) controller.decide_for_later(job.remaining_s());
-    const bool over = job.done();  // by the step itself: followers settle nothing then
     COPUS_TRY_VOID(job.observed(step, terms, controller));
-    if (over) return {};
     if (due && !job.done()) COPUS_TRY_VOID(decide_and_move(job, controller));
     COPUS_TRY_VOID(job.settled(controller));
   }

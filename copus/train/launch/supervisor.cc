@@ -208,7 +208,8 @@ class Supervisor {
   int interrupts_ = 0;
 };
 
-// A pipe that got the number of a closed standard stream would be overwritten in the child.
+}  // namespace
+
 void open_standard_streams() {
   for (;;) {
     const int fd = ::open("/dev/null", O_RDWR);
@@ -216,8 +217,6 @@ void open_standard_streams() {
     if (fd < 0 || fd > STDERR_FILENO) return;
   }
 }
-
-}  // namespace
 
 Result<SupervisorOutcome> supervise(const SupervisorOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxRanks) {
