@@ -36,7 +36,7 @@ FIXED = (*COMMON, "--global-batch", 8, "--steps", STEPS, "--ranks", 2, "--checkp
 # Between processes on CPUs tp=2 is the slowest layout, and with such a calibration growing always pays: it will move.
 MOVING = (*COMMON, "--global-batch", 4, "--batch-range", "4:32", "--steps", 100000, "--ranks", 2, "--checkpoint-every", 1,
           "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--warmup-samples", 0, "--decay-samples", 0, "--calibration",
-          1000, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)  # fmt: skip
+          1000, "--noise-every", 1, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)  # fmt: skip
 STEPS_AFTER_A_MOVE = 12
 MOST_MISSES = 10
 
