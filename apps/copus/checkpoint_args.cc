@@ -80,6 +80,9 @@ std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
 
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args) {
   CheckpointOptions out;
+  if (args.other_data && !args.resume) {
+    return make_error("--other-data: got without --resume; want it only for a run that goes on");
+  }
   if (args.every == "off") {
     out.save = false;
   } else if (!args.every.empty()) {
