@@ -1,4 +1,6 @@
 // Gloo: collectives between CPU tensors over TCP.
+#include <sched.h>
+
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -29,13 +31,39 @@ Device make_device(const std::string& master) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
+// While it lives, threads that are made here do not take a core from others when they wake up. Gloo's thread is woken by what
+// a rank writes, while that rank holds the lock that it needs: where ranks share cores it would take the writer's, and ask
+// for the lock again and again until its time is up.
+class ThreadsThatYield {
+ public:
+  ThreadsThatYield() : policy_(::sched_getscheduler(0)) {
+    if (policy_ == SCHED_OTHER) set(SCHED_BATCH);
+  }
+  ThreadsThatYield(const ThreadsThatYield&) = delete;
+  ThreadsThatYield& operator=(const ThreadsThatYield&) = delete;
+  ~ThreadsThatYield() {
+    if (policy_ == SCHED_OTHER) set(SCHED_OTHER);
+  }
+
+ private:
+  static void set(int policy) {
+    const sched_param none{};
+    ::sched_setscheduler(0, policy, &none);  // slower where it is refused, no less right
+  }
+
+  int policy_;
+};
+
 // One listening device, and its one thread, for all groups of a process.
 Device shared_device(const std::string& master) {
   static std::mutex mutex;
   static std::map<std::string, Device> devices;
   const std::lock_guard<std::mutex> lock(mutex);
   Device& device = devices[master];
-  if (!device) device = make_device(master);
+  if (!device) {
+    const ThreadsThatYield yielding;
+    device = make_device(master);
+  }
   return device;
 }
 
