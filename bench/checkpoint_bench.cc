@@ -21,6 +21,7 @@
 #include <mutex>
 
 #include "copus/base/remove_tree.h"
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/reader.h"
 #include "copus/train/rank_threads.h"
@@ -41,10 +42,6 @@ template <typename T>
 T must(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
   return std::move(result).value();
-}
-
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 TrainerOptions options_at(const char* layout) {
@@ -126,7 +123,7 @@ double load_at(const char* layout, const std::string& folder) {
       const auto begin = std::chrono::steady_clock::now();
       const CheckpointReader reader = must(CheckpointReader::open(folder));
       const auto trainer = must(restore_verified(groups, options_at(layout), reader));
-      load.add(since(begin));
+      load.add(seconds_since(begin));
     });
     seconds.push_back(load.s);
   }

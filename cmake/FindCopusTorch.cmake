@@ -24,8 +24,13 @@ add_library(copus_torch INTERFACE)
 target_include_directories(copus_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_link_libraries(copus_torch INTERFACE ${TORCH_LIBRARIES})
 # A wheel brings its own fmt headers, of another version than the library that we link: header-only, either
-# is right. g++ 13 takes ATen's small vectors for arrays that are read past their end.
-target_compile_definitions(copus_torch INTERFACE FMT_HEADER_ONLY=1)
+# is right, but each file takes seconds more to compile.
+get_target_property(fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+find_path(COPUS_TORCH_FMT fmt/format.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
+if(COPUS_TORCH_FMT AND NOT COPUS_TORCH_FMT IN_LIST fmt_headers)
+  target_compile_definitions(copus_torch INTERFACE FMT_HEADER_ONLY=1)
+endif()
+# g++ 13 takes ATen's small vectors for arrays that are read past their end.
 target_compile_options(copus_torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 # at::parallel_for is inlined into our code: it uses threads only where OpenMP is on. A wheel with CUDA carries an
 # OpenMP of its own, and its work is on the GPU; ThreadSanitizer does not understand OpenMP's barriers.

@@ -12,16 +12,14 @@
 #include <set>
 
 #include "apps/copus/common.h"
+#include "apps/copus/validate_report.h"
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 
 namespace copus {
 namespace {
 
 namespace fs = std::filesystem;
-
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 // Rows left out in turn, and how the rest prices them.
 struct LeftOut {
@@ -54,10 +52,6 @@ LeftOut leave_out(const Outcome& outcome, const CalibrationOptions& options, con
     left.runs.push_back({outcome.rows[i].run, prices[i]});
   }
   return left;
-}
-
-std::string percent(const std::optional<double>& x) {
-  return x ? fmt::format("{:.1f}%", 100 * *x) : "-";
 }
 
 // Of every source: the mean error before, after and on rows left out.
@@ -295,7 +289,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
 
   const auto begin = std::chrono::steady_clock::now();
   outcome.fitted = calibrate(outcome.rows, options);
-  outcome.seconds = since(begin);
+  outcome.seconds = seconds_since(begin);
   for (const CalibrationRow& row : outcome.rows) {
     outcome.after.push_back({row.run, price(*row.run, *row.profile, outcome.fitted)});
   }

@@ -8,12 +8,6 @@
 #include "copus/base/text.h"
 
 namespace copus {
-namespace {
-
-constexpr std::int64_t kMany = 1'000'000'000'000;
-
-}  // namespace
-
 void add_checkpoint_options(CLI::App& command, CheckpointArgs& a) {
   const auto text = [&](const char* flag, std::string& value, const char* help) {
     command.add_option(flag, value, help)->check(not_empty())->group("Checkpoints");

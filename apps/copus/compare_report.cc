@@ -34,7 +34,7 @@ std::string clock(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-std::string percent(double value) {
+std::string gain_text(double value) {
   return std::isfinite(value) ? fmt::format("{:+.1f}%", value) : "-";
 }
 
@@ -51,8 +51,8 @@ std::string policies_table(const Comparison& comparison) {
     row.push_back(fmt::format("{:.3g}", result.layout_switches));
     row.push_back(result.pause_s > 0 ? human_seconds(result.pause_s) : "-");
     const bool rated = !result.policy.baseline() && !comparison.fastest.empty();
-    row.push_back(rated ? percent(result.speedup.average) : "");
-    row.push_back(rated ? percent(result.speedup.peak) : "");
+    row.push_back(rated ? gain_text(result.speedup.average) : "");
+    row.push_back(rated ? gain_text(result.speedup.peak) : "");
     rows.push_back(std::move(row));
   }
   return format_table(header, rows);
@@ -64,7 +64,7 @@ std::string speedup_table(const Comparison& comparison, const PolicyResult& copu
     const Speedup& speedup = copus.speedup;
     rows.push_back({fmt::format("{:g}", comparison.losses[l]), comparison.fastest[l].name,
                     clock(comparison.fastest[l].seconds), clock(copus.reached[l].seconds),
-                    percent(speedup.by_loss[l]), fmt::format("x{:.3f}", speedup.throughput[l]),
+                    gain_text(speedup.by_loss[l]), fmt::format("x{:.3f}", speedup.throughput[l]),
                     fmt::format("x{:.3f}", speedup.efficiency[l]),
                     fmt::format("x{:.3f}", speedup.pauses[l])});
   }
@@ -146,7 +146,8 @@ std::string compare_text(const CompareReport& report) {
     const Speedup& s = copus->speedup;
     text += fmt::format(
         "\n{}: {} on average ({} to {} over seeds), {} at the peak. A speedup is the product of:\n",
-        copus->policy.name, percent(s.average), percent(s.low), percent(s.high), percent(s.peak));
+        copus->policy.name, gain_text(s.average), gain_text(s.low), gain_text(s.high),
+        gain_text(s.peak));
     text += speedup_table(comparison, *copus);
   }
   text += fmt::format("\n{}'s way (seed 1):\n{}", copus->policy.name, way(*copus));

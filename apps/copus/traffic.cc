@@ -68,7 +68,7 @@ constexpr LinkRow kLinkRows[] = {
     {"node_in", "node's network, in", "node", &LinkLoads::node_in},
 };
 
-std::string percent(double share) {
+std::string share_text(double share) {
   return share > 0 && share < 0.0001 ? "<0.01%" : fmt::format("{:.2f}%", 100 * share);
 }
 
@@ -99,13 +99,13 @@ void print_text(const Workload& job, const ParallelPlan& plan, const Report& rep
   for (const Dimension dimension : kAllDimensions) {
     const DimensionFacts& f = facts[static_cast<std::size_t>(dimension)];
     if (f.bytes.v <= 0) continue;
-    rows.push_back({std::string(to_string(dimension)), percent(f.bytes.v / total),
+    rows.push_back({std::string(to_string(dimension)), share_text(f.bytes.v / total),
                     human_bytes(f.bytes.v), human_bytes(f.bytes.v / gpus),
-                    percent(f.inside_nodes / f.bytes), human_bytes(f.largest.bytes.v),
+                    share_text(f.inside_nodes / f.bytes), human_bytes(f.largest.bytes.v),
                     fmt::format("GPU {} to {}", f.largest.source, f.largest.destination)});
     if (f.bursts == 0) continue;
     const Seconds on = pattern.on_time(dimension);
-    times.push_back({std::string(to_string(dimension)), percent(on / pattern.span),
+    times.push_back({std::string(to_string(dimension)), share_text(on / pattern.span),
                      fmt::format("{}", f.bursts),
                      human_seconds(on.v / static_cast<double>(f.bursts))});
   }

@@ -38,11 +38,6 @@ void listen_to_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-int run_failed(const std::string& message) {
-  report(Error{message});
-  return kAnswerIsNo;
-}
-
 Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
   Rendezvous rendezvous;
   COPUS_TRY(const double timeout, collective_timeout_s(args));

@@ -12,8 +12,6 @@
 namespace copus {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000'000'000;
-
 Result<std::int64_t> integer(const std::string& text, const char* flag, std::int64_t fallback,
                              std::int64_t low, std::int64_t high) {
   if (text.empty()) return fallback;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "copus/train/run.h"
 
 namespace copus {
+
+// The most steps or samples that an option takes.
+constexpr std::int64_t kMany = 1'000'000'000'000;
 
 // Text until resolved, so that a bad value gets our message.
 struct TrainArgs {

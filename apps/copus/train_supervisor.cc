@@ -19,12 +19,13 @@
 #include "copus/train/record/run_directory.h"
 
 namespace copus {
-namespace {
 
 int run_failed(const std::string& message) {
   report(Error{message});
   return kAnswerIsNo;
 }
+
+namespace {
 
 void say(const std::string& text) { fmt::print(stderr, "copus: {}\n", text); }
 

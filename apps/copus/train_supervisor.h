@@ -11,6 +11,9 @@ namespace copus {
 // The variable by which ranks know the descriptor that the run directory is locked by.
 constexpr const char* kHeldDirectory = "COPUS_HELD_DIRECTORY";
 
+// Reports a run that began and did not end well; returns its exit code.
+int run_failed(const std::string& message);
+
 // `command`: this process's program and arguments. Starts the ranks, again and with fewer of them
 // where the arguments let it, until the run is over; returns the exit code.
 int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,

@@ -8,6 +8,11 @@
 #include "copus/base/text.h"
 
 namespace copus {
+
+std::string percent(const std::optional<double>& fraction) {
+  return fraction ? fmt::format("{:.1f}%", 100 * *fraction) : "-";
+}
+
 namespace {
 
 constexpr std::size_t kLineWidth = 132;
@@ -17,9 +22,6 @@ constexpr std::size_t kMaxExamples = 3;
 
 using Rows = std::vector<std::vector<std::string>>;
 
-std::string percent(const std::optional<double>& fraction) {
-  return fraction ? fmt::format("{:.1f}%", 100 * *fraction) : "-";
-}
 std::string signed_percent(const std::optional<double>& fraction) {
   return fraction ? fmt::format("{:+.1f}%", 100 * *fraction) : "-";
 }

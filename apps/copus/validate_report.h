@@ -19,6 +19,9 @@ struct Validation {
   std::size_t top = 10;                                   // of the worst rows
 };
 
+// 0.123 -> "12.3%"; "-" where there is none.
+std::string percent(const std::optional<double>& fraction);
+
 std::string validation_to_text(const Validation& validation);
 // What was assumed, and what was not priced: nothing where all is stated and priced.
 std::string notes_to_text(const Validation& validation);

@@ -10,7 +10,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-CsvTable parsed(const std::string& text) {
+CsvTable table_of(const std::string& text) {
   Result<CsvTable> table = parse_csv(text, "t.csv");
   EXPECT_TRUE(table) << table.error().message;
   return table ? *table : CsvTable{};
@@ -22,7 +22,7 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(Csv, RowsKeepTheirCellsAndLines) {
-  const CsvTable table = parsed("a,b\n1,2\n\n,\n");
+  const CsvTable table = table_of("a,b\n1,2\n\n,\n");
   EXPECT_EQ(table.columns, (Cells{"a", "b"}));
   ASSERT_EQ(table.rows.size(), 2U);
   EXPECT_EQ(table.rows[0].cells, (Cells{"1", "2"}));
@@ -32,13 +32,13 @@ TEST(Csv, RowsKeepTheirCellsAndLines) {
 }
 
 TEST(Csv, TheLastLineNeedsNoEnd) {
-  EXPECT_EQ(parsed("a,b\n1,2").rows[0].cells, (Cells{"1", "2"}));
-  EXPECT_EQ(parsed("a,b\n1,").rows[0].cells, (Cells{"1", ""}));
-  EXPECT_TRUE(parsed("a,b").rows.empty());
+  EXPECT_EQ(table_of("a,b\n1,2").rows[0].cells, (Cells{"1", "2"}));
+  EXPECT_EQ(table_of("a,b\n1,").rows[0].cells, (Cells{"1", ""}));
+  EXPECT_TRUE(table_of("a,b").rows.empty());
 }
 
 TEST(Csv, QuotesHoldCommasQuotesAndLines) {
-  const CsvTable table = parsed("a,b\n\"x,y\",\"say \"\"hi\"\"\"\n\"two\nlines\",\"\"\nlast,1\n");
+  const CsvTable table = table_of("a,b\n\"x,y\",\"say \"\"hi\"\"\"\n\"two\nlines\",\"\"\nlast,1\n");
   ASSERT_EQ(table.rows.size(), 3U);
   EXPECT_EQ(table.rows[0].cells, (Cells{"x,y", "say \"hi\""}));
   EXPECT_EQ(table.rows[1].cells, (Cells{"two\nlines", ""}));
@@ -46,7 +46,7 @@ TEST(Csv, QuotesHoldCommasQuotesAndLines) {
 }
 
 TEST(Csv, TakesWindowsLinesAndAByteOrderMark) {
-  const CsvTable table = parsed(
+  const CsvTable table = table_of(
       "\xef\xbb\xbf"
       "a,b\r\n1,2\r\n\r\n\"3\",4\r\n");
   EXPECT_EQ(table.columns, (Cells{"a", "b"}));
@@ -57,7 +57,7 @@ TEST(Csv, TakesWindowsLinesAndAByteOrderMark) {
 }
 
 TEST(Csv, PassesOverComments) {
-  const CsvTable table = parsed("# made by hand\na,b\n#1,2\n3,#4\n\"#5\",6\n# end");
+  const CsvTable table = table_of("# made by hand\na,b\n#1,2\n3,#4\n\"#5\",6\n# end");
   ASSERT_EQ(table.rows.size(), 2U);
   EXPECT_EQ(table.rows[0].cells, (Cells{"3", "#4"}));
   EXPECT_EQ(table.rows[0].line, 4U);
@@ -92,14 +92,14 @@ TEST(Csv, WhatIsPrintedIsReadBack) {
                                    {" spaces ", "\u00b5", "last"}};
   std::string text;
   for (const Cells& row : rows) text += csv_line(row);
-  const CsvTable table = parsed(text);
+  const CsvTable table = table_of(text);
   EXPECT_EQ(table.columns, rows[0]);
   ASSERT_EQ(table.rows.size(), rows.size() - 1);
   for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_EQ(table.rows[i - 1].cells, rows[i]);
 }
 
 TEST(Csv, ALoneEmptyCellIsARow) {
-  const CsvTable table = parsed("a\n" + csv_line(Cells{""}));
+  const CsvTable table = table_of("a\n" + csv_line(Cells{""}));
   ASSERT_EQ(table.rows.size(), 1U);
   EXPECT_EQ(table.rows[0].cells, Cells{""});
 }

@@ -16,8 +16,6 @@
 namespace copus {
 namespace {
 
-constexpr std::size_t kMaxShown = 60;
-
 std::string clip(std::string text, std::size_t limit) {
   if (text.size() > limit) text = text.substr(0, limit) + "...";
   return text;

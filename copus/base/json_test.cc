@@ -7,6 +7,8 @@
 #include <fstream>
 #include <limits>
 
+#include "copus/base/text_testing.h"
+
 namespace copus {
 namespace {
 
@@ -29,10 +31,6 @@ std::string parse_failure(std::string_view text) {
 std::string nested(int depth) {
   const auto n = static_cast<std::size_t>(depth);
   return std::string(n, '[') + std::string(n, ']');
-}
-
-void expect_contains(const std::string& text, std::string_view part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" lacks \"" << part << "\"";
 }
 
 TEST(ParseJson, KeepsValuesAndTheOrderOfKeys) {

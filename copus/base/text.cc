@@ -11,7 +11,6 @@ namespace {
 
 // What a user typed, as it stands in an error: one short line.
 std::string quoted(std::string_view text) {
-  constexpr std::size_t kMaxShown = 60;
   std::string shown(text.substr(0, kMaxShown));
   for (char& c : shown) {
     if (c < ' ' || c > '~') c = '?';

@@ -2,6 +2,7 @@
 // figures, tables.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +12,9 @@
 #include "copus/base/result.h"
 
 namespace copus {
+
+// Characters of a value or a key that an error shows.
+constexpr std::size_t kMaxShown = 60;
 
 // Strict decimal integer in [low, high]; the whole text must be the number. `field` names it in the
 // error.

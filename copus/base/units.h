@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 
 namespace copus {
 
@@ -45,6 +46,9 @@ constexpr FlopsPerSec operator/(Flops amount, Seconds time) {
 }
 constexpr Bytes operator*(BytesPerSec rate, Seconds time) { return Bytes(rate.v * time.v); }
 constexpr Flops operator*(FlopsPerSec rate, Seconds time) { return Flops(rate.v * time.v); }
+
+// A count as a term of a formula.
+constexpr double real(std::int64_t n) { return static_cast<double>(n); }
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double to_gib(Bytes b) { return b.v / kGiB; }

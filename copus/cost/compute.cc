@@ -15,19 +15,17 @@ constexpr double kAttentionHalfLength = 200;
 // product.
 constexpr double kUnfusedHalfDim = 96;
 
-double d(std::int64_t n) { return static_cast<double>(n); }
-
 // Share of full utilisation at width x, half of it at `half`: flat where x is large, as measured
 // products are.
 double fall_off(double x, double half) { return x * x / (x * x + half * half); }
 
 // Tokens of one micro-batch on this rank, and those that norms and residuals see.
-double tokens(const LayerShape& s) { return d(s.micro_batch) * d(s.seq_len) / d(s.cp); }
-double residual_tokens(const LayerShape& s) { return tokens(s) / (s.sp ? d(s.tp) : 1.0); }
+double tokens(const LayerShape& s) { return real(s.micro_batch) * real(s.seq_len) / real(s.cp); }
+double residual_tokens(const LayerShape& s) { return tokens(s) / (s.sp ? real(s.tp) : 1.0); }
 
 // Heads on this rank. Key-value heads are replicated when there are fewer than tp.
 double local_kv_heads(const ModelSpec& m, const LayerShape& s) {
-  return std::max(1.0, d(m.kv_heads) / d(s.tp));
+  return std::max(1.0, real(m.kv_heads) / real(s.tp));
 }
 
 }  // namespace
@@ -70,19 +68,20 @@ Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
 // Scores, softmax and weighted sum over the causal half of the sequence.
 void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
                                   Seconds& backward) const noexcept {
-  const double heads = d(model_.heads) / d(s.tp);
+  const double heads = real(model_.heads) / real(s.tp);
   const double qk_dim = model_.mla.enabled
-                            ? d(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim)
-                            : d(model_.head_dim);
-  const double v_dim = model_.mla.enabled ? d(model_.mla.v_head_dim) : d(model_.head_dim);
+                            ? real(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim)
+                            : real(model_.head_dim);
+  const double v_dim = model_.mla.enabled ? real(model_.mla.v_head_dim) : real(model_.head_dim);
   const double queries = tokens(s);  // all sequences of the micro-batch
-  const double pairs = queries * d(s.seq_len);
+  const double pairs = queries * real(s.seq_len);
   if (fused_) {
     // Forward: two products over the causal half. Backward: five (scores again, and four
     // gradients), Dao 2023.
     const Flops flops(2 * heads * pairs / 2 * (qk_dim + v_dim));
     const double depth = qk_dim / (qk_dim + kAttentionHalfDim);
-    const double length = d(s.seq_len) / d(s.cp) / (d(s.seq_len) / d(s.cp) + kAttentionHalfLength);
+    const double length =
+        real(s.seq_len) / real(s.cp) / (real(s.seq_len) / real(s.cp) + kAttentionHalfLength);
     const FlopsPerSec rate = wide_peak_ * (depth * length * options_.attention_rate);
     const Bytes io(element_ * queries *
                    (heads * (qk_dim + v_dim) + 2 * local_kv_heads(model_, s) * qk_dim));
@@ -95,14 +94,14 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   // Unfused: full (not causal) products by batched matmul, and passes over the stored scores:
   // written by the product, read and written by the masked softmax, with dropout read, written and
   // masked, read by the weighted sum.
-  const double sequences = d(s.micro_batch);
-  const double rows = d(s.seq_len) / d(s.cp);
+  const double sequences = real(s.micro_batch);
+  const double rows = real(s.seq_len) / real(s.cp);
   const Bytes scores(heads * pairs);  // one byte per score
   const double passes = 4 * element_ + (model_.dropout ? 2 * element_ + 1 : 0);
   auto product = [&](double dim) {
     const FlopsPerSec rate = wide_peak_ * (efficiency_.matmul * dim / (dim + kUnfusedHalfDim));
     const Bytes io(element_ * heads * sequences *
-                   (rows * d(s.seq_len) + (rows + d(s.seq_len)) * dim));
+                   (rows * real(s.seq_len) + (rows + real(s.seq_len)) * dim));
     return max(Flops(2 * heads * pairs * dim) / rate, io / memory_) + efficiency_.launch;
   };
   const Seconds products = product(qk_dim) + product(v_dim);
@@ -111,7 +110,7 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
 }
 
 void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcept {
-  const double t = tokens(s), h = d(model_.hidden), tp = d(s.tp);
+  const double t = tokens(s), h = real(model_.hidden), tp = real(s.tp);
   auto linear = [&](double in, double out) {
     cost.forward.compute += matmul(t, out, in);
     cost.backward_input.compute += matmul(t, in, out);
@@ -119,19 +118,19 @@ void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcep
   };
   if (model_.mla.enabled) {
     const MlaSpec& a = model_.mla;
-    const double q_dim = d(model_.heads) * d(a.qk_nope_head_dim + a.qk_rope_head_dim) / tp;
+    const double q_dim = real(model_.heads) * real(a.qk_nope_head_dim + a.qk_rope_head_dim) / tp;
     if (a.q_lora_rank > 0) {
-      linear(h, d(a.q_lora_rank));
-      linear(d(a.q_lora_rank), q_dim);
+      linear(h, real(a.q_lora_rank));
+      linear(real(a.q_lora_rank), q_dim);
     } else {
       linear(h, q_dim);
     }
-    linear(h, d(a.kv_lora_rank + a.qk_rope_head_dim));
-    linear(d(a.kv_lora_rank), d(model_.heads) * d(a.qk_nope_head_dim + a.v_head_dim) / tp);
-    linear(d(model_.heads) * d(a.v_head_dim) / tp, h);
+    linear(h, real(a.kv_lora_rank + a.qk_rope_head_dim));
+    linear(real(a.kv_lora_rank), real(model_.heads) * real(a.qk_nope_head_dim + a.v_head_dim) / tp);
+    linear(real(model_.heads) * real(a.v_head_dim) / tp, h);
   } else {
-    const double q = d(model_.heads) * d(model_.head_dim) / tp;
-    const double kv = local_kv_heads(model_, s) * d(model_.head_dim);
+    const double q = real(model_.heads) * real(model_.head_dim) / tp;
+    const double kv = local_kv_heads(model_, s) * real(model_.head_dim);
     linear(h, q + 2 * kv);
     linear(q, h);
     if (model_.positions == Positions::kRope) {
@@ -143,7 +142,7 @@ void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcep
 }
 
 void ComputeModel::dense_mlp(const LayerShape& s, double ffn, PieceCost& cost) const noexcept {
-  const double t = tokens(s), h = d(model_.hidden), f = ffn / d(s.tp);
+  const double t = tokens(s), h = real(model_.hidden), f = ffn / real(s.tp);
   const double in = model_.gated_mlp ? 2 * f : f;
   cost.forward.compute +=
       matmul(t, in, h) + matmul(t, h, f) + stream(Bytes(element_ * t * (in + f)));
@@ -154,26 +153,26 @@ void ComputeModel::dense_mlp(const LayerShape& s, double ffn, PieceCost& cost) c
 
 void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept {
   const MoeSpec& moe = model_.moe;
-  const double h = d(model_.hidden), tp = d(s.tp), ep = d(s.ep);
+  const double h = real(model_.hidden), tp = real(s.tp), ep = real(s.ep);
   const double t = tokens(s);
   const double routed =
-      t * d(moe.experts_per_token);  // rows that this rank's experts compute, balanced gate
-  const double experts = d(moe.experts) / ep;
+      t * real(moe.experts_per_token);  // rows that this rank's experts compute, balanced gate
+  const double experts = real(moe.experts) / ep;
   const double rows = routed / experts;
-  const double f = d(moe.expert_ffn) / tp;
+  const double f = real(moe.expert_ffn) / tp;
   const double in = model_.gated_mlp ? 2 * f : f;
-  cost.forward.compute += matmul(t, d(moe.experts), h) + matmul(rows, in, h, experts) +
+  cost.forward.compute += matmul(t, real(moe.experts), h) + matmul(rows, in, h, experts) +
                           matmul(rows, h, f, experts) + stream(Bytes(element_ * routed * (in + f)));
-  cost.backward_input.compute += matmul(t, h, d(moe.experts)) + matmul(rows, h, in, experts) +
+  cost.backward_input.compute += matmul(t, h, real(moe.experts)) + matmul(rows, h, in, experts) +
                                  matmul(rows, f, h, experts) +
                                  stream(Bytes(element_ * routed * (2 * in + f)));
   cost.backward_weight.compute +=
-      matmul(h, d(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
+      matmul(h, real(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
   // Tokens are permuted to their experts and back: read and written twice each way.
   const Seconds permute = stream(Bytes(4 * element_ * routed * h), 6);
   cost.forward.compute += permute;
   cost.backward_input.compute += permute;
-  if (moe.shared_experts > 0) dense_mlp(s, d(moe.shared_experts * moe.expert_ffn), cost);
+  if (moe.shared_experts > 0) dense_mlp(s, real(moe.shared_experts * moe.expert_ffn), cost);
 
   // Dispatch and combine, each the other's transpose in the backward pass. Groups are blocks of ep
   // in the dp*cp ranks.
@@ -186,7 +185,7 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
 }
 
 void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const noexcept {
-  const double volume = element_ * residual_tokens(s) * d(model_.hidden);
+  const double volume = element_ * residual_tokens(s) * real(model_.hidden);
   // Norm: read, write. Residual add (with bias and dropout where there are any): two reads, one
   // write, mask.
   const double residual = 3 + (model_.dropout ? 0.5 : 0);
@@ -201,7 +200,7 @@ void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
                                    PieceCost& cost) const noexcept {
   if (s.tp <= 1) return;
   const GroupPlace group = place_group(s.tp, 1, gpus_per_node_);
-  const Bytes volume(element_ * tokens(s) * d(model_.hidden));
+  const Bytes volume(element_ * tokens(s) * real(model_.hidden));
   const Seconds one =
       s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
                  collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
@@ -217,16 +216,16 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
   if (s.cp > 1) {
     // Ring attention passes keys and values around; backward their gradients too (Liu 2023).
     const double width = model_.mla.enabled
-                             ? d(model_.heads) / d(s.tp) *
-                                   d(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim +
-                                     model_.mla.v_head_dim)
-                             : 2 * local_kv_heads(model_, s) * d(model_.head_dim);
+                             ? real(model_.heads) / real(s.tp) *
+                                   real(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim +
+                                        model_.mla.v_head_dim)
+                             : 2 * local_kv_heads(model_, s) * real(model_.head_dim);
     const Bytes block(element_ * tokens(s) * width);
     const GroupPlace group = place_group(s.cp, s.tp, gpus_per_node_);
-    const Seconds pass = collectives_.time(Collective::kAllGather, group, block * d(s.cp));
+    const Seconds pass = collectives_.time(Collective::kAllGather, group, block * real(s.cp));
     auto exposed = [&](Seconds transfer, Seconds core) {
       return max(transfer - core * options_.cp_overlap,
-                 transfer * (1 - options_.cp_overlap) / d(s.cp));
+                 transfer * (1 - options_.cp_overlap) / real(s.cp));
     };
     cost.forward.cp = exposed(pass, core_forward);
     cost.backward_input.cp = exposed(pass * 2.0, core_forward * 2.5);
@@ -238,7 +237,7 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
   const Seconds host_forward = options_.host_layer_forward + options_.host_collective * collectives;
   const Seconds host_backward =
       options_.host_layer_backward + options_.host_collective * backward_collectives;
-  const Seconds ring = options_.pending_ring_step * d(s.tp - 1);
+  const Seconds ring = options_.pending_ring_step * real(s.tp - 1);
   const auto short_of = [](Seconds host, Seconds work) { return max(host - work, Seconds(0)); };
 
   const Seconds forward = cost.forward.total();
@@ -275,7 +274,7 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   const std::int64_t dense_layers = model_.layers - model_.moe_layers();
   if (dense_layers > 0) {
     costs.dense = common;
-    dense_mlp(s, d(model_.ffn), costs.dense);
+    dense_mlp(s, real(model_.ffn), costs.dense);
     tensor_parallel(s, 1, costs.dense);
     finish_layer(s, core_forward, costs.dense);
   }
@@ -283,18 +282,18 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
     costs.moe = common;
     moe_mlp(s, costs.moe);
     // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
-    tensor_parallel(s, d(model_.moe.experts_per_token), costs.moe);
+    tensor_parallel(s, real(model_.moe.experts_per_token), costs.moe);
     finish_layer(s, core_forward, costs.moe);
   }
 
-  const double t = tokens(s), h = d(model_.hidden), tp = d(s.tp);
+  const double t = tokens(s), h = real(model_.hidden), tp = real(s.tp);
   // Embedding: gather, and scatter-add of its gradient; partial sums over the vocabulary shards.
   costs.embedding.forward.compute = stream(Bytes(2 * element_ * t * h), 2);
   costs.embedding.backward_weight.compute = stream(Bytes((element_ + 4) * t * h), 2);
   tensor_parallel(s, 0.5, costs.embedding);
   // Head: final norm, projection, and a cross-entropy that reads and writes FP32 logits; no full
   // logits on a rank.
-  const double v = d(model_.vocab) / tp;
+  const double v = real(model_.vocab) / tp;
   const Bytes logits(t * v);
   const FlopsPerSec head_rate = wide_peak_ / peak_ < 1 ? wide_peak_ : peak_;
   const double slowdown = peak_ / head_rate;

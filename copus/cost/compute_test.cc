@@ -11,8 +11,6 @@
 namespace copus {
 namespace {
 
-ModelSpec catalog_model(const std::string& name) { return load_model(name).value(); }
-
 // A GPU without imperfections: full rate at any shape, nothing but arithmetic takes time.
 ClusterSpec ideal_cluster() {
   ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
@@ -156,7 +154,7 @@ constexpr double kWidths[] = {1,   2,   4,   8,   16,   32,   64,     96,    128
                               200, 256, 384, 512, 1024, 4096, 16'384, 50'257};
 
 TEST(Matmul, UtilisationRisesWithEveryDimension) {
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   for (const std::string& gpu : catalog_gpu_names()) {
     const ClusterSpec cluster = load_cluster("1x8x" + gpu).value();
     CostOptions options;
@@ -178,7 +176,7 @@ TEST(Matmul, UtilisationRisesWithEveryDimension) {
 
 TEST(Matmul, ASmallerProductNeverTakesLonger) {
   // However narrow: a router of eight experts, one token.
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   for (const double rest : {128.0, 1024.0, 8192.0}) {
@@ -196,7 +194,7 @@ TEST(Matmul, ASmallerProductNeverTakesLonger) {
 }
 
 TEST(Matmul, IsBoundedByPeakByMemoryAndByItsLaunch) {
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   const double n = 16'384;
@@ -209,7 +207,7 @@ TEST(Matmul, IsBoundedByPeakByMemoryAndByItsLaunch) {
 
 TEST(Layer, FullRecomputeAddsExactlyOneForward) {
   for (const char* name : {"gpt3-175b", "llama-3-70b", "mixtral-8x7b", "deepseek-v3", "tiny"}) {
-    const ModelSpec model = catalog_model(name);
+    const ModelSpec model = load_model(name).value();
     const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
     const ComputeModel compute(model, cluster, CostOptions());
     LayerShape shape = shape_of(4, 1024);
@@ -230,7 +228,7 @@ TEST(Layer, FullRecomputeAddsExactlyOneForward) {
 }
 
 TEST(Layer, SelectiveRecomputeRepeatsTheAttentionCoreAlone) {
-  const ModelSpec model = catalog_model("gpt3-175b");
+  const ModelSpec model = load_model("gpt3-175b").value();
   const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   const LayerCosts full = compute.layer_costs(shape_of(8, 2048, Recompute::kFull));
@@ -241,7 +239,7 @@ TEST(Layer, SelectiveRecomputeRepeatsTheAttentionCoreAlone) {
 }
 
 TEST(Layer, TakesAtLeastTheTimeThatTheHostNeedsToIssueIt) {
-  const ModelSpec model = catalog_model("tiny");
+  const ModelSpec model = load_model("tiny").value();
   const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
   CostOptions options;
   options.host_layer_forward = microseconds(1000);
@@ -256,7 +254,7 @@ TEST(Layer, TakesAtLeastTheTimeThatTheHostNeedsToIssueIt) {
 }
 
 TEST(Layer, TheHostIsNoLimitToALargeOne) {
-  const ModelSpec model = catalog_model("gpt3-175b");
+  const ModelSpec model = load_model("gpt3-175b").value();
   const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
   CostOptions no_floor;
   no_floor.host_layer_forward = no_floor.host_layer_backward = Seconds(0);
@@ -269,7 +267,7 @@ TEST(Layer, TheHostIsNoLimitToALargeOne) {
 }
 
 TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
-  const ModelSpec model = catalog_model("gpt3-175b");
+  const ModelSpec model = load_model("gpt3-175b").value();
   const ClusterSpec cluster = load_cluster("2x8xA100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   Seconds least(std::numeric_limits<double>::infinity()), most(-1);
@@ -283,7 +281,7 @@ TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
 }
 
 TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
-  const ModelSpec model = catalog_model("mixtral-8x7b");
+  const ModelSpec model = load_model("mixtral-8x7b").value();
   const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   LayerShape shape = shape_of(1, 4096);
@@ -295,7 +293,7 @@ TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
 }
 
 TEST(Layer, ContextParallelismSplitsTheTokens) {
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
   LayerShape shape = shape_of(1, 65'536);
@@ -308,7 +306,7 @@ TEST(Layer, ContextParallelismSplitsTheTokens) {
 }
 
 TEST(Precision, Fp8SpeedsTheLayersButNotTheHead) {
-  const ModelSpec model = catalog_model("llama-3-70b");
+  const ModelSpec model = load_model("llama-3-70b").value();
   const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
   CostOptions fp8;
   fp8.precision = Precision::kFp8;
@@ -320,7 +318,7 @@ TEST(Precision, Fp8SpeedsTheLayersButNotTheHead) {
 }
 
 TEST(Attention, IsFusedWhereTheGpuHasAKernelAndTheModelNoDropout) {
-  const ModelSpec llama = catalog_model("llama-3-8b"), gpt = catalog_model("gpt3-175b");
+  const ModelSpec llama = load_model("llama-3-8b").value(), gpt = load_model("gpt3-175b").value();
   const ClusterSpec a100 = load_cluster("1x8xA100-80GB-SXM").value();
   const ClusterSpec v100 = load_cluster("1x8xV100-16GB-SXM").value();
   CostOptions fp16;

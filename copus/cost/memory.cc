@@ -3,33 +3,27 @@
 #include <algorithm>
 
 namespace copus {
-namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
-
 ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& options,
                                  bool fused_attention, const LayerShape& s) noexcept {
   const double e = element_bytes(options);
-  const double tp = d(s.tp), h = d(model.hidden);
-  const double t = d(s.micro_batch) * d(s.seq_len) / d(s.cp);
+  const double tp = real(s.tp), h = real(model.hidden);
+  const double t = real(s.micro_batch) * real(s.seq_len) / real(s.cp);
   const double replicated =
       t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
   const double mask = model.dropout ? 1 : 0;
 
   // Attention: norm input and output, q, k, v, the product of the core, dropout mask of the
   // residual.
-  const double kv_heads = std::max(1.0, d(model.kv_heads) / tp);
-  const double heads = d(model.heads) / tp;
-  double q = heads * d(model.head_dim), kv = 2 * kv_heads * d(model.head_dim), v_out = q;
+  const double kv_heads = std::max(1.0, real(model.kv_heads) / tp);
+  const double heads = real(model.heads) / tp;
+  double q = heads * real(model.head_dim), kv = 2 * kv_heads * real(model.head_dim), v_out = q;
   double latent = 0;
   if (model.mla.enabled) {
     const MlaSpec& a = model.mla;
-    q = heads * d(a.qk_nope_head_dim + a.qk_rope_head_dim);
-    kv = heads * d(a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim);
-    v_out = heads * d(a.v_head_dim);
-    latent = d(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
+    q = heads * real(a.qk_nope_head_dim + a.qk_rope_head_dim);
+    kv = heads * real(a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim);
+    v_out = heads * real(a.v_head_dim);
+    latent = real(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
   }
   double attention = replicated * h * (2 * e + mask) + t * (q + kv + v_out + latent) * e;
   // Unfused: the softmax, and with dropout its mask and result. Recompute drops them after the
@@ -38,17 +32,18 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   if (fused_attention) {
     attention += t * heads * 4;  // log-sum-exp
   } else {
-    scores = heads * t * d(s.seq_len) * (e + (model.dropout ? 1 + e : 0));
+    scores = heads * t * real(s.seq_len) * (e + (model.dropout ? 1 + e : 0));
     if (s.recompute == Recompute::kNone) attention += scores;
   }
 
   // MLP: norm input and output, inside the activation function and behind it.
   const double factor = model.gated_mlp ? 3 : 2;
-  const double dense_mlp = replicated * h * (2 * e + mask) + t * d(model.ffn) / tp * factor * e;
-  const double routed = t * d(model.moe.experts_per_token);
-  const double moe_mlp = replicated * h * (2 * e + mask) + t * d(model.moe.experts) * 4 +
-                         routed * (2 * h * e + d(model.moe.expert_ffn) / tp * factor * e) +
-                         t * d(model.moe.shared_experts * model.moe.expert_ffn) / tp * factor * e;
+  const double dense_mlp = replicated * h * (2 * e + mask) + t * real(model.ffn) / tp * factor * e;
+  const double routed = t * real(model.moe.experts_per_token);
+  const double moe_mlp =
+      replicated * h * (2 * e + mask) + t * real(model.moe.experts) * 4 +
+      routed * (2 * h * e + real(model.moe.expert_ffn) / tp * factor * e) +
+      t * real(model.moe.shared_experts * model.moe.expert_ffn) / tp * factor * e;
 
   ActivationBytes bytes;
   const double kept = options.activation_scale;
@@ -61,14 +56,14 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     bytes.dense = dense;
     bytes.moe = moe;
     const double widest =
-        std::max(d(model.ffn), d(model.moe.experts_per_token * model.moe.expert_ffn));
+        std::max(real(model.ffn), real(model.moe.experts_per_token * model.moe.expert_ffn));
     bytes.working = Bytes(t * std::max(widest * (model.gated_mlp ? 2 : 1) / tp, h) * e);
     if (s.recompute == Recompute::kSelective) bytes.working += Bytes(scores);
   }
   if (s.sp && s.tp > 1) bytes.gathered = Bytes(2 * t * h * e);
   bytes.embedding = Bytes(replicated * h * mask);
   const double logit = options.logits_bytes > 0 ? options.logits_bytes : e + 4;
-  bytes.head = Bytes(t * d(model.vocab) / tp * logit + 2 * replicated * h * e);
+  bytes.head = Bytes(t * real(model.vocab) / tp * logit + 2 * replicated * h * e);
   return bytes;
 }
 
@@ -79,8 +74,8 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   // FP32 training needs no master copy beside the weights.
   const double optimizer_bytes =
       full ? std::max(0.0, options.optimizer_bytes - 4) : options.optimizer_bytes;
-  const double replicas = d(plan.dp * plan.cp);
-  const double expert_replicas = replicas / d(plan.ep);
+  const double replicas = real(plan.dp * plan.cp);
+  const double expert_replicas = replicas / real(plan.ep);
   auto sharded = [&](bool on) {
     return on ? params.dense / replicas + params.expert / expert_replicas : params.total();
   };

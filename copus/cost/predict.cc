@@ -7,12 +7,6 @@
 #include "copus/cost/step.h"
 
 namespace copus {
-namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
-
 StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
                                                  std::int64_t chunk) const {
   std::int64_t before = 0;
@@ -22,8 +16,8 @@ StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
       model_.is_moe() ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers)
                       : layers;
   RankPieces pieces;
-  pieces.dense_layers = d(dense);
-  pieces.moe_layers = d(layers - dense);
+  pieces.dense_layers = real(dense);
+  pieces.moe_layers = real(layers - dense);
   pieces.messages = plan.pp > 1 ? 1 : 0;
   pieces.pending = crosses_nodes(plan);
   pieces.congestion = message_congestion(plan);
@@ -79,8 +73,8 @@ StepEstimate StepModel::predict(const ParallelPlan& plan, std::int64_t max_actio
     // The end of the last micro-batch moves by one period per micro-batch once the pipeline is
     // full.
     const Seconds shorter = play(plan, cap / 2 / plan.pp * plan.pp).timeline.total;
-    const double period_count = d(cap - cap / 2 / plan.pp * plan.pp);
-    pipeline += (step.timeline.total - shorter) * (d(m - cap) / period_count);
+    const double period_count = real(cap - cap / 2 / plan.pp * plan.pp);
+    pipeline += (step.timeline.total - shorter) * (real(m - cap) / period_count);
   }
 
   std::vector<RankPieces> pieces;
@@ -106,7 +100,7 @@ StepEstimate StepModel::predict(const ParallelPlan& plan, std::int64_t max_actio
       estimate.breakdown.optimizer = f.optimizer;
     }
     const auto rank = static_cast<std::int64_t>(r);
-    const MemoryBreakdown need = memory(plan, costs, pieces[r], d(in_flight(shape, rank)));
+    const MemoryBreakdown need = memory(plan, costs, pieces[r], real(in_flight(shape, rank)));
     if (r == 0) estimate.first_memory = need.total();
     if (need.total() > most) {
       most = need.total();

@@ -5,20 +5,14 @@
 #include "copus/cost/step.h"
 
 namespace copus {
-namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
-
-}  // namespace
-
 MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs,
                                   const RankPieces& pieces,
                                   double chunks_in_flight) const noexcept {
   const bool moe = model_.is_moe();
   const double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
-  const double largest = std::max(layer, embedding_split_ / d(plan.tp));
+  const double largest = std::max(layer, embedding_split_ / real(plan.tp));
   MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), largest);
-  const double held = chunks_in_flight / d(plan.vp);  // whole-rank micro-batches
+  const double held = chunks_in_flight / real(plan.vp);  // whole-rank micro-batches
   m.activations = held * (pieces.dense_layers * costs.activations.dense +
                           pieces.moe_layers * costs.activations.moe) +
                   costs.activations.working;
@@ -47,8 +41,8 @@ Bytes StepModel::run_ahead(const ParallelPlan& plan, const ShapeCosts& costs,
   if (layers <= 0) return Bytes(0);
   const PieceCost& layer = pieces.moe_layers > 0 ? costs.time.moe : costs.time.dense;
   // Micro-batches that the host issues before it has to wait.
-  double unheld = d(plan.micro_batches(global_batch_));
-  if (plan.pp > 1) unheld = pieces.embedding ? std::min(held, d(plan.pp - 1)) : 1;
+  double unheld = real(plan.micro_batches(global_batch_));
+  if (plan.pp > 1) unheld = pieces.embedding ? std::min(held, real(plan.pp - 1)) : 1;
   Bytes extra = costs.activations.gathered *
                 (std::min(options_.run_ahead_layers, layers * unheld) * (1 - pieces.congestion));
   if (pieces.pending && layer.pending_forward.v > 0) {

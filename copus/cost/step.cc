@@ -9,8 +9,6 @@
 namespace copus {
 namespace {
 
-double d(std::int64_t n) { return static_cast<double>(n); }
-
 // A tensor-parallel ring through n nodes fills the network for pipeline messages as a job on this
 // many times n nodes does: nanotron's with tp = 32 stall on 8 nodes as all do on 64.
 constexpr std::int64_t kRingLoad = 16;
@@ -40,25 +38,26 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
   // Norms and routers are whole on every tensor-parallel rank; so are MLA's low-rank projections
   // into the latent space.
   const double whole_latent =
-      model.mla.enabled ? d(model.hidden) * d(model.mla.q_lora_rank + model.mla.kv_lora_rank +
-                                              model.mla.qk_rope_head_dim)
+      model.mla.enabled ? real(model.hidden) * real(model.mla.q_lora_rank + model.mla.kv_lora_rank +
+                                                    model.mla.qk_rope_head_dim)
                         : 0;
-  kv_split_ = model.mla.enabled ? 0 : 2 * d(model.hidden) * d(model.kv_heads * model.head_dim);
-  attention_split_ = d(model.attention_params()) - whole_latent - kv_split_;
-  layer_whole_ = 2 * d(model.norm_params()) + whole_latent;
-  mlp_split_ = d(model.dense_mlp_params());
+  kv_split_ =
+      model.mla.enabled ? 0 : 2 * real(model.hidden) * real(model.kv_heads * model.head_dim);
+  attention_split_ = real(model.attention_params()) - whole_latent - kv_split_;
+  layer_whole_ = 2 * real(model.norm_params()) + whole_latent;
+  mlp_split_ = real(model.dense_mlp_params());
   if (model.is_moe()) {
-    expert_split_ = d(model.expert_params()) * d(model.moe.experts);
-    moe_dense_split_ = d(model.shared_expert_params());
-    moe_whole_ = d(model.router_params());
+    expert_split_ = real(model.expert_params()) * real(model.moe.experts);
+    moe_dense_split_ = real(model.shared_expert_params());
+    moe_whole_ = real(model.router_params());
   }
   const double positions =
-      model.positions == Positions::kLearned ? d(model.max_positions * model.hidden) : 0;
-  embedding_split_ = d(model.embedding_params()) - positions;
+      model.positions == Positions::kLearned ? real(model.max_positions * model.hidden) : 0;
+  embedding_split_ = real(model.embedding_params()) - positions;
   embedding_whole_ = positions;
   // Tied: the last stage keeps its own copy of the matrix when the pipeline has more than one.
-  head_split_ = d(model.vocab) * d(model.hidden);
-  head_whole_ = d(model.norm_params());
+  head_split_ = real(model.vocab) * real(model.hidden);
+  head_whole_ = real(model.norm_params());
 }
 
 ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
@@ -67,20 +66,20 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
   costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
-  costs.message = Bytes(compute_.element_bytes() * d(plan.micro_batch) * d(seq_len_) / d(plan.cp) *
-                        d(model_.hidden) / (plan.sp ? d(plan.tp) : 1.0));
+  costs.message = Bytes(compute_.element_bytes() * real(plan.micro_batch) * real(seq_len_) /
+                        real(plan.cp) * real(model_.hidden) / (plan.sp ? real(plan.tp) : 1.0));
   return costs;
 }
 
 RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) const noexcept {
-  const double tp = d(plan.tp);
+  const double tp = real(plan.tp);
   RankParams params;
   // Key-value heads are replicated when there are fewer than ranks.
-  const double kv_tp = std::min(tp, d(model_.kv_heads));
+  const double kv_tp = std::min(tp, real(model_.kv_heads));
   params.dense =
       (p.dense_layers + p.moe_layers) * (attention_split_ / tp + kv_split_ / kv_tp + layer_whole_) +
       p.dense_layers * mlp_split_ / tp + p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
-  params.expert = p.moe_layers * expert_split_ / (tp * d(plan.ep));
+  params.expert = p.moe_layers * expert_split_ / (tp * real(plan.ep));
   if (p.embedding) params.dense += embedding_split_ / tp + embedding_whole_;
   if (p.head)
     params.dense += head_whole_ + (p.embedding && model_.tied_embeddings ? 0 : head_split_ / tp);
@@ -143,7 +142,7 @@ Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
   if (!model_.tied_embeddings || plan.pp <= 1) return Seconds(0);
   const GroupPlace ends = place_pipeline_ends(cluster_.nodes);
   return collectives_.time(Collective::kAllReduce, ends,
-                           Bytes(grad_bytes_ * embedding_split_ / d(plan.tp)));
+                           Bytes(grad_bytes_ * embedding_split_ / real(plan.tp)));
 }
 
 // Gradient reduction, weight gathering and the optimizer of one rank, after (or under) its share of
@@ -168,7 +167,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   const double tail = options_.exposed_bucket;
   const double contention =
       options_.overlap_contention * collectives_.intensity(Collective::kReduceScatter, group);
-  const double m = d(micro_batches);
+  const double m = real(micro_batches);
 
   Finish f;
   if (replicas > 1) {
@@ -199,7 +198,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   // Adam: gradient read (again for the norm), three FP32 states read and written, weights written.
   // Every gradient is cleared, under stages 2 and 3 too, where it is written layer by layer.
   const double shard =
-      plan.zero >= 1 ? p.dense / d(replicas) + p.expert / d(replicas / plan.ep) : p.total();
+      plan.zero >= 1 ? p.dense / real(replicas) + p.expert / real(replicas / plan.ep) : p.total();
   const double touched = shard * (2 * grad_bytes_ + 2 * options_.optimizer_bytes + weight_bytes_) +
                          p.total() * grad_bytes_;
   f.optimizer = Bytes(touched) / memory_rate_;
@@ -208,7 +207,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
 
 StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
                                    std::int64_t micro_batches) const noexcept {
-  const double m = d(micro_batches);
+  const double m = real(micro_batches);
   const PieceTime work = rank.cost.forward + rank.cost.backward_input + rank.cost.backward_weight;
   StepBreakdown b;
   b.compute = work.compute * m;
@@ -243,9 +242,9 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
     }
   }
   RankPieces p;
-  p.dense_layers = d(dense);
-  p.moe_layers = d(layers - dense);
-  p.messages = plan.pp > 1 ? d(plan.vp) : 0;
+  p.dense_layers = real(dense);
+  p.moe_layers = real(layers - dense);
+  p.messages = plan.pp > 1 ? real(plan.vp) : 0;
   p.pending = crosses_nodes(plan);
   p.congestion = message_congestion(plan);
   p.neighbours = plan.pp > 2 ? 2 : 1;
@@ -294,8 +293,8 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   double middle_mean = 1;
   if (plan.pp > 2) {
     auto layers = [](const RankPieces& p) { return p.dense_layers + p.moe_layers; };
-    const double inner = d(model_.layers) - layers(stages[0].pieces) - layers(stages[2].pieces);
-    middle_mean = inner / d(plan.pp - 2) / std::max(1.0, layers(stages[1].pieces));
+    const double inner = real(model_.layers) - layers(stages[0].pieces) - layers(stages[2].pieces);
+    middle_mean = inner / real(plan.pp - 2) / std::max(1.0, layers(stages[1].pieces));
   }
   const RankTimes times{chunk_times(stages[0].work), chunk_times(stages[count > 2 ? 1 : 0].work),
                         chunk_times(stages[count - 1].work), hop, middle_mean};
@@ -303,18 +302,20 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
 
   StepEstimate estimate;
   estimate.breakdown = breakdown(*slowest, pipeline, m);
-  const Seconds drain = (slowest->backward_input() + slowest->backward_weight()) / d(plan.vp) + hop;
+  const Seconds drain =
+      (slowest->backward_input() + slowest->backward_weight()) / real(plan.vp) + hop;
   Seconds tail(-1);
   Bytes most(-1);
   for (std::size_t i = 0; i < count; ++i) {
     const Stage& stage = stages[i];
-    const Finish f = finish(plan, stage.pieces, stage.work, drain * d(stage.rank), m);
+    const Finish f = finish(plan, stage.pieces, stage.work, drain * real(stage.rank), m);
     if (f.dp + f.optimizer > tail) {
       tail = f.dp + f.optimizer;
       estimate.breakdown.dp = f.dp;
       estimate.breakdown.optimizer = f.optimizer;
     }
-    const MemoryBreakdown need = memory(plan, costs, stage.pieces, d(in_flight(shape, stage.rank)));
+    const MemoryBreakdown need =
+        memory(plan, costs, stage.pieces, real(in_flight(shape, stage.rank)));
     if (i == 0) estimate.first_memory = need.total();
     if (need.total() > most) {
       most = need.total();
@@ -329,11 +330,11 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
 }
 
 Seconds StepModel::straggling(Seconds step) const noexcept {
-  return step * (options_.straggler * std::log2(d(cluster_.nodes)));
+  return step * (options_.straggler * std::log2(real(cluster_.nodes)));
 }
 
 double StepModel::tokens_per_s_per_gpu(Seconds step) const {
-  return d(global_batch_) * d(seq_len_) / step.v / d(cluster_.gpus());
+  return real(global_batch_) * real(seq_len_) / step.v / real(cluster_.gpus());
 }
 
 double StepModel::mfu(Seconds step) const {

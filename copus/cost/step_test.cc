@@ -15,7 +15,6 @@
 namespace copus {
 namespace {
 
-ModelSpec catalog_model(const std::string& name) { return load_model(name).value(); }
 ClusterSpec cluster_named(const std::string& name) { return load_cluster(name).value(); }
 
 ParallelPlan plan_of(const std::string& text) {
@@ -144,7 +143,7 @@ constexpr RealCase kRealCases[] = {
 TEST(Step, ClosedFormIsCloseOnRealModels) {
   double worst = 0, sum = 0;
   for (const RealCase& c : kRealCases) {
-    const ModelSpec model = catalog_model(c.model);
+    const ModelSpec model = load_model(c.model).value();
     ParallelPlan plan = plan_of(c.plan);
     ClusterSpec cluster = cluster_named(c.cluster);
     if (plan.dp == 1) plan.dp = cluster.gpus() / (plan.tp * plan.pp);
@@ -174,7 +173,7 @@ TEST(Step, ClosedFormIsNearOnUnevenSplits) {
   int plans = 0;
   std::string worst_plan;
   for (const char* name : {"gpt2-xl", "llama-3-8b", "llama-3-70b", "mixtral-8x7b"}) {
-    const ModelSpec model = catalog_model(name);
+    const ModelSpec model = load_model(name).value();
     for (const std::int64_t pp : {2, 3, 4, 6, 8, 12, 16}) {
       ClusterSpec cluster = cluster_named("1x8xA100-80GB-SXM");
       cluster.nodes = pp;
@@ -211,7 +210,7 @@ TEST(Step, ClosedFormIsNearOnUnevenSplits) {
 
 // DeepSeek-V3's three leading dense layers make the first ranks unlike the rest.
 TEST(Step, ClosedFormSeesTheRankThatNeedsMostMemory) {
-  const ModelSpec model = catalog_model("deepseek-v3");
+  const ModelSpec model = load_model("deepseek-v3").value();
   for (const std::int64_t pp : {4, 8, 12, 16, 32}) {
     ParallelPlan plan;
     plan.pp = pp;
@@ -250,7 +249,7 @@ TEST(Step, BreakdownAddsUpToTheTimeAndNoPartIsNegative) {
 }
 
 TEST(Step, BreakdownNamesWhatThePlanDoes) {
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = cluster_named("1x8xH100-80GB-SXM");
   const StepModel step(model, cluster, 4096, 64, CostOptions());
   auto predict = [&](const char* plan) { return step.predict(plan_of(plan)).breakdown; };
@@ -273,7 +272,7 @@ TEST(Step, BreakdownNamesWhatThePlanDoes) {
 
 TEST(Step, HugeStepsAreExtrapolatedExactly) {
   // Far more micro-batches than are played out, against playing them all.
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   for (const char* text : {"pp=8", "pp=8,vp=4", "pp=8,schedule=zero_bubble", "pp=4,tp=2",
                            "pp=8,schedule=gpipe", "pp=1,dp=8"}) {
     const ParallelPlan plan = plan_of(text);
@@ -298,7 +297,7 @@ TEST(Step, LongPipelinesAndHugeBatchesAgreeWithTheLaw) {
 }
 
 TEST(Step, OutOfMemoryIsANumber) {
-  const ModelSpec model = catalog_model("gpt3-175b");
+  const ModelSpec model = load_model("gpt3-175b").value();
   const ClusterSpec cluster = cluster_named("1x1xV100-16GB-SXM");
   CostOptions options;
   options.precision = Precision::kFp16;
@@ -314,7 +313,7 @@ TEST(Step, OutOfMemoryIsANumber) {
 }
 
 TEST(Step, MemoryFallsWithEveryShard) {
-  const ModelSpec model = catalog_model("llama-3-70b");
+  const ModelSpec model = load_model("llama-3-70b").value();
   const ClusterSpec cluster = cluster_named("8x8xH100-80GB-SXM");
   const StepModel step(model, cluster, 4096, 128, CostOptions());
   auto memory = [&](const char* plan) { return step.predict(plan_of(plan)).memory.total().v; };
@@ -330,7 +329,7 @@ TEST(Step, MemoryFallsWithEveryShard) {
 }
 
 TEST(Step, InterleavingShrinksTheBubbleAndHoldsMore) {
-  const ModelSpec model = catalog_model("llama-3-70b");
+  const ModelSpec model = load_model("llama-3-70b").value();
   const ClusterSpec cluster = cluster_named("4x8xH100-80GB-SXM");
   const StepModel step(model, cluster, 4096, 16, CostOptions());
   const StepEstimate plain = step.predict(plan_of("tp=4,sp=1,pp=8"));
@@ -340,7 +339,7 @@ TEST(Step, InterleavingShrinksTheBubbleAndHoldsMore) {
 }
 
 TEST(Step, AStepGrowsWithTheBatchAndTheSequence) {
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = cluster_named("2x8xH100-80GB-SXM");
   Seconds before(0);
   for (const std::int64_t batch : {64, 128, 256, 1024}) {
@@ -361,7 +360,7 @@ TEST(Step, AStepGrowsWithTheBatchAndTheSequence) {
 }
 
 TEST(Step, UtilisationAndThroughputFollowFromTheTime) {
-  const ModelSpec model = catalog_model("llama-3-8b");
+  const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = cluster_named("2x8xH100-80GB-SXM");
   const StepModel step(model, cluster, 4096, 256, CostOptions());
   EXPECT_DOUBLE_EQ(step.tokens_per_s_per_gpu(Seconds(2)), 256.0 * 4096 / 2 / 16);
@@ -373,7 +372,7 @@ TEST(Step, UtilisationAndThroughputFollowFromTheTime) {
 }
 
 TEST(Step, TiedEmbeddingsAreReducedBetweenTheEndsOfAPipeline) {
-  ModelSpec model = catalog_model("llama-3.2-3b");
+  ModelSpec model = load_model("llama-3.2-3b").value();
   const ClusterSpec cluster = cluster_named("1x8xH100-80GB-SXM");
   auto reduction = [&](bool tied, const char* plan) {
     model.tied_embeddings = tied;

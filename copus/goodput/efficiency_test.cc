@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
+
+#include "copus/goodput/goodput_testing.h"
 
 namespace copus {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(StatisticalEfficiency, IsOneAtAVanishingBatchHalfAtTheCriticalAndNothingFarBeyond) {
   EXPECT_NEAR(statistical_efficiency(1e-9, 100), 1, 1e-10);

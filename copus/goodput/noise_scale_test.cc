@@ -10,10 +10,11 @@
 #include <random>
 #include <vector>
 
+#include "copus/goodput/goodput_testing.h"
+
 namespace copus {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // What a norm of `count` gradients would be without noise in the norm itself.

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
+
+#include "copus/goodput/goodput_testing.h"
 
 namespace copus {
 namespace {
 
 using Int = std::int64_t;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Configuration configuration(Int dp, Int tp, Int pp, Int batch, Int micro_batch = 1) {
   Configuration made;
@@ -21,17 +20,6 @@ Configuration configuration(Int dp, Int tp, Int pp, Int batch, Int micro_batch =
   made.plan.pp = pp;
   made.plan.micro_batch = micro_batch;
   made.global_batch = batch;
-  return made;
-}
-
-// `sd`: relative, of the estimate.
-NoiseEstimate estimate(double gns, double sd = 0.05) {
-  NoiseEstimate made;
-  made.terms = {1, gns};
-  made.gns = gns;
-  made.low = gns * std::exp(-1.96 * sd);
-  made.high = gns * std::exp(1.96 * sd);
-  made.weight = 40;
   return made;
 }
 

@@ -29,16 +29,16 @@ Candidate candidate(Int dp, Int tp, Int pp, Int batch, Parts parts) {
 }
 
 // Compute grows with the batch, the gradient reduction does not, the bubble does not.
-Candidate data_parallel(Int batch) {
+Candidate data_parallel_step(Int batch) {
   const double work = static_cast<double>(batch) / 64;
   return candidate(8, 1, 1, batch, {.compute = work, .dp = 0.3, .overhead = 0.01});
 }
-Candidate pipelined(Int batch) {
+Candidate pipelined_step(Int batch) {
   const double work = static_cast<double>(batch) / 64;
   return candidate(2, 1, 4, batch,
                    {.compute = work, .pipeline = 0.2, .dp = 0.05, .overhead = 0.01});
 }
-Candidate tensor_parallel(Int batch) {
+Candidate tensor_parallel_step(Int batch) {
   const double work = static_cast<double>(batch) / 64;
   return candidate(1, 8, 1, batch, {.compute = work, .tp = 2 * work, .overhead = 0.01});
 }
@@ -51,13 +51,13 @@ void observe(StepTimes& times, const Candidate& at, double seconds, int steps = 
 
 TEST(StepTimes, BelieveThePredictionBeforeAnyStep) {
   const StepTimes times;
-  EXPECT_DOUBLE_EQ(times.believe(pipelined(16)).seconds, predicted(pipelined(16)));
-  EXPECT_GT(times.believe(pipelined(16)).relative_sd, 0.1);
+  EXPECT_DOUBLE_EQ(times.believe(pipelined_step(16)).seconds, predicted(pipelined_step(16)));
+  EXPECT_GT(times.believe(pipelined_step(16)).relative_sd, 0.1);
 }
 
 TEST(StepTimes, BelieveWhatIsMeasured) {
   StepTimes times;
-  const Candidate here = pipelined(16);
+  const Candidate here = pipelined_step(16);
   observe(times, here, 1.5 * predicted(here));
   EXPECT_NEAR(times.believe(here).seconds, 1.5 * predicted(here), 0.03 * predicted(here));
   EXPECT_LT(times.believe(here).relative_sd, 0.03);
@@ -65,7 +65,7 @@ TEST(StepTimes, BelieveWhatIsMeasured) {
 
 TEST(StepTimes, AnotherBatchOfTheLayoutFollows) {
   StepTimes times;
-  const Candidate here = pipelined(16), there = pipelined(32);
+  const Candidate here = pipelined_step(16), there = pipelined_step(32);
   observe(times, here, 1.5 * predicted(here));
   EXPECT_NEAR(times.believe(there).seconds, 1.5 * predicted(there), 0.1 * predicted(there));
   EXPECT_GT(times.believe(there).relative_sd, times.believe(here).relative_sd);
@@ -74,7 +74,7 @@ TEST(StepTimes, AnotherBatchOfTheLayoutFollows) {
 
 TEST(StepTimes, ALayoutFollowsInThePartsThatItSharesAlone) {
   StepTimes times;
-  const Candidate here = data_parallel(256), there = tensor_parallel(256);
+  const Candidate here = data_parallel_step(256), there = tensor_parallel_step(256);
   observe(times, here, 1.5 * predicted(here));
   const double ratio = times.believe(there).seconds / predicted(there);
   // A third of it is compute; the traffic is not known to be slow.
@@ -90,15 +90,16 @@ TEST(StepTimes, LearnAMachineWhoseReductionsAreSlow) {
   const Candidate third = candidate(4, 1, 2, 64, {.compute = 1, .pipeline = 0.1, .dp = 0.2});
   const double error_before = std::abs(predicted(third) / truth(third) - 1);
   for (const Int batch : {16, 128})
-    observe(times, data_parallel(batch), truth(data_parallel(batch)));
+    observe(times, data_parallel_step(batch), truth(data_parallel_step(batch)));
   EXPECT_GT(error_before, 0.2);
   EXPECT_NEAR(times.believe(third).seconds / truth(third), 1, 0.06);
-  EXPECT_NEAR(times.believe(data_parallel(64)).seconds / truth(data_parallel(64)), 1, 0.04);
+  EXPECT_NEAR(times.believe(data_parallel_step(64)).seconds / truth(data_parallel_step(64)), 1,
+              0.04);
 }
 
 TEST(StepTimes, AnOutlierDoesNotMoveIt) {
   StepTimes times;
-  const Candidate here = pipelined(16);
+  const Candidate here = pipelined_step(16);
   observe(times, here, predicted(here), 10);
   const double before = times.believe(here).seconds;
   times.observe(here, 50 * predicted(here));
@@ -107,7 +108,7 @@ TEST(StepTimes, AnOutlierDoesNotMoveIt) {
 
 TEST(StepTimes, OldStepsAreForgotten) {
   StepTimes times;
-  const Candidate here = pipelined(16);
+  const Candidate here = pipelined_step(16);
   observe(times, here, predicted(here), 100);
   observe(times, here, 2 * predicted(here), 30);
   EXPECT_NEAR(times.believe(here).seconds, 2 * predicted(here), 0.1 * predicted(here));
@@ -115,7 +116,7 @@ TEST(StepTimes, OldStepsAreForgotten) {
 
 TEST(StepTimes, SpreadShrinksWithSteps) {
   StepTimes times;
-  const Candidate here = pipelined(16);
+  const Candidate here = pipelined_step(16);
   double last = times.believe(here).relative_sd;
   for (int step = 0; step < 30; ++step) {
     times.observe(here, predicted(here));
@@ -126,8 +127,8 @@ TEST(StepTimes, SpreadShrinksWithSteps) {
 }
 
 TEST(StepTimes, OrderOfObservationDoesNotMatter) {
-  const std::vector<Candidate> places = {data_parallel(16), data_parallel(64), pipelined(16),
-                                         tensor_parallel(32)};
+  const std::vector<Candidate> places = {data_parallel_step(16), data_parallel_step(64),
+                                         pipelined_step(16), tensor_parallel_step(32)};
   struct Step {
     std::size_t place;
     double seconds;
@@ -141,7 +142,7 @@ TEST(StepTimes, OrderOfObservationDoesNotMatter) {
   auto believed = [&] {
     StepTimes times;
     for (const Step& step : steps) times.observe(places[step.place], step.seconds);
-    return times.believe(pipelined(128));
+    return times.believe(pipelined_step(128));
   };
   const StepTime first = believed();
   for (int round = 0; round < 10; ++round) {
@@ -153,10 +154,10 @@ TEST(StepTimes, OrderOfObservationDoesNotMatter) {
 
 TEST(StepTimes, NeverBelievesInNoTime) {
   StepTimes times;
-  observe(times, pipelined(16), 1e-6);
-  observe(times, data_parallel(16), 3 * predicted(data_parallel(16)));
-  for (const Candidate& at : {pipelined(16), pipelined(4096), data_parallel(256),
-                              tensor_parallel(8), tensor_parallel(4096)}) {
+  observe(times, pipelined_step(16), 1e-6);
+  observe(times, data_parallel_step(16), 3 * predicted(data_parallel_step(16)));
+  for (const Candidate& at : {pipelined_step(16), pipelined_step(4096), data_parallel_step(256),
+                              tensor_parallel_step(8), tensor_parallel_step(4096)}) {
     EXPECT_GT(times.believe(at).seconds, 0.04 * predicted(at));
     EXPECT_TRUE(std::isfinite(times.believe(at).relative_sd));
   }
@@ -164,7 +165,8 @@ TEST(StepTimes, NeverBelievesInNoTime) {
 
 TEST(StepTimes, WhatTwoShareCancelsInTheirRatio) {
   StepTimes times;
-  const Candidate here = pipelined(64), there = pipelined(128), apart = tensor_parallel(128);
+  const Candidate here = pipelined_step(64), there = pipelined_step(128),
+                  apart = tensor_parallel_step(128);
   EXPECT_DOUBLE_EQ(times.ratio_sd(here, here), 0);
   // Nothing is measured: each is uncertain, their ratio much less.
   EXPECT_LT(times.ratio_sd(here, there), 0.5 * times.believe(there).relative_sd);
@@ -175,7 +177,7 @@ TEST(StepTimes, WhatTwoShareCancelsInTheirRatio) {
 }
 
 TEST(StepTimes, ALayoutIsAsUncertainOnAMachineThatIsSlowThroughout) {
-  const Candidate here = data_parallel(64), there = pipelined(64);
+  const Candidate here = data_parallel_step(64), there = pipelined_step(64);
   StepTimes as_predicted, slow;
   observe(as_predicted, here, predicted(here));
   observe(slow, here, 10 * predicted(here));

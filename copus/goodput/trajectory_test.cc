@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <random>
 #include <sstream>
 
+#include "copus/goodput/goodput_testing.h"
 #include "copus/goodput/policy.h"
 #include "copus/goodput/step_times.h"
 
@@ -17,24 +17,11 @@ namespace {
 
 using Int = std::int64_t;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // The machine below has its best batches between 16 and 512 by plain Goodput.
 PolicyOptions plain() {
   PolicyOptions options;
   options.kind = GoodputKind::kPlain;
   return options;
-}
-
-// `sd`: relative, of the estimate.
-NoiseEstimate estimate(double gns, double sd) {
-  NoiseEstimate made;
-  made.terms = {1, gns};
-  made.gns = gns;
-  made.low = gns * std::exp(-1.96 * sd);
-  made.high = gns * std::exp(1.96 * sd);
-  made.weight = 40;
-  return made;
 }
 
 // A machine with three layouts, each the fastest over a range of batches. Predictions are off by a
@@ -46,12 +33,13 @@ class Machine {
     std::normal_distribution<double> unit;
     auto off = [&](double sd) { return std::exp(sd * unit(random_)); };
     const double compute = off(model_error), fixed = off(2 * model_error);
-    struct Layout {
+    struct LayoutCosts {
       Int dp, pp;
       double per_sample, bubble, reduction;
     };
-    for (const Layout& at : {Layout{2, 4, 0.0120, 0.25, 0.05}, Layout{4, 2, 0.0075, 0.20, 0.40},
-                             Layout{8, 1, 0.0045, 0, 1.20}}) {
+    for (const LayoutCosts& at :
+         {LayoutCosts{2, 4, 0.0120, 0.25, 0.05}, LayoutCosts{4, 2, 0.0075, 0.20, 0.40},
+          LayoutCosts{8, 1, 0.0045, 0, 1.20}}) {
       const double own = off(model_error / 3);
       for (Int batch = 16; batch <= 512; batch *= 2) {
         const double work = static_cast<double>(batch) * at.per_sample;

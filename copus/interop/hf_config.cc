@@ -24,7 +24,6 @@ constexpr std::int64_t kMaxFfn = 10'000'000;
 constexpr std::int64_t kMaxHeads = 100'000;
 constexpr std::int64_t kMaxHeadDim = 100'000;
 constexpr std::int64_t kMaxVocab = 100'000'000;
-constexpr std::int64_t kMaxPositions = 1'000'000'000;
 constexpr std::int64_t kMaxRank = 1'000'000;
 constexpr std::int64_t kMaxExperts = 100'000;
 constexpr std::int64_t kMaxSharedExperts = 10'000;
@@ -221,22 +220,22 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   // main model.
 }
 
-struct Family {
+struct FamilyReader {
   const char* model_type;
   void (*read)(Config&, ModelSpec&);
 };
 
-constexpr std::array kFamilies = {
-    Family{"gpt2", read_gpt2},           Family{"llama", read_llama},
-    Family{"mistral", read_mistral},     Family{"qwen2", read_qwen2},
-    Family{"qwen3", read_qwen3},         Family{"mixtral", read_mixtral},
-    Family{"qwen3_moe", read_qwen3_moe}, Family{"deepseek_v3", read_deepseek_v3},
+constexpr std::array kFamilyReaders = {
+    FamilyReader{"gpt2", read_gpt2},           FamilyReader{"llama", read_llama},
+    FamilyReader{"mistral", read_mistral},     FamilyReader{"qwen2", read_qwen2},
+    FamilyReader{"qwen3", read_qwen3},         FamilyReader{"mixtral", read_mixtral},
+    FamilyReader{"qwen3_moe", read_qwen3_moe}, FamilyReader{"deepseek_v3", read_deepseek_v3},
 };
 
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
-  names.reserve(kFamilies.size());
-  for (const Family& family : kFamilies) names.emplace_back(family.model_type);
+  names.reserve(kFamilyReaders.size());
+  for (const FamilyReader& family : kFamilyReaders) names.emplace_back(family.model_type);
   return names;
 }
 
@@ -260,8 +259,8 @@ Result<ModelSpec> spec_from_json(const Json& json, const std::string& where) {
   model.family = fields.text("model_type");
   COPUS_TRY_VOID(fields.finish());
 
-  const Family* family = nullptr;
-  for (const Family& each : kFamilies) {
+  const FamilyReader* family = nullptr;
+  for (const FamilyReader& each : kFamilyReaders) {
     if (model.family == each.model_type) family = &each;
   }
   if (family == nullptr) {

@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "copus/base/json.h"
+#include "copus/base/text_testing.h"
+#include "copus/interop/hf_testing.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -37,21 +39,6 @@ const Json& deepseek_config() {
 Json with(Json base, const Json& changes) {
   base.update(changes);
   return base;
-}
-
-ModelSpec parsed(const Json& config) {
-  Result<ModelSpec> model = parse_hf_config(config.dump(), "config.json");
-  EXPECT_TRUE(model) << model.error().message;
-  return model ? *model : ModelSpec();
-}
-
-std::string failure(const Json& config) {
-  const Result<ModelSpec> model = parse_hf_config(config.dump(), "config.json");
-  return model ? "parsed" : model.error().message;
-}
-
-void expect_contains(const std::string& text, std::string_view part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" lacks \"" << part << "\"";
 }
 
 TEST(HfConfig, LlamaLeavesTheRestToItsDefaults) {

@@ -124,28 +124,28 @@ void write_deepseek_v3(const ModelSpec& m, Json& j) {
   j["topk_method"] = m.moe.router_correction_bias ? "noaux_tc" : "greedy";
 }
 
-struct Family {
+struct FamilyWriter {
   std::string_view model_type;
   const char* architecture;
   void (*write)(const ModelSpec&, Json&);
 };
 
-constexpr std::array kFamilies = {
-    Family{"gpt2", "GPT2LMHeadModel", write_gpt2},
-    Family{"llama", "LlamaForCausalLM", write_llama},
-    Family{"mistral", "MistralForCausalLM", write_mistral},
-    Family{"qwen2", "Qwen2ForCausalLM", write_qwen2},
-    Family{"qwen3", "Qwen3ForCausalLM", write_qwen3},
-    Family{"mixtral", "MixtralForCausalLM", write_mixtral},
-    Family{"qwen3_moe", "Qwen3MoeForCausalLM", write_qwen3_moe},
-    Family{"deepseek_v3", "DeepseekV3ForCausalLM", write_deepseek_v3},
+constexpr std::array kFamilyWriters = {
+    FamilyWriter{"gpt2", "GPT2LMHeadModel", write_gpt2},
+    FamilyWriter{"llama", "LlamaForCausalLM", write_llama},
+    FamilyWriter{"mistral", "MistralForCausalLM", write_mistral},
+    FamilyWriter{"qwen2", "Qwen2ForCausalLM", write_qwen2},
+    FamilyWriter{"qwen3", "Qwen3ForCausalLM", write_qwen3},
+    FamilyWriter{"mixtral", "MixtralForCausalLM", write_mixtral},
+    FamilyWriter{"qwen3_moe", "Qwen3MoeForCausalLM", write_qwen3_moe},
+    FamilyWriter{"deepseek_v3", "DeepseekV3ForCausalLM", write_deepseek_v3},
 };
 
 }  // namespace
 
 Json hf_config_json(const ModelSpec& model, const std::string& dtype) {
-  const Family* family = nullptr;
-  for (const Family& each : kFamilies) {
+  const FamilyWriter* family = nullptr;
+  for (const FamilyWriter& each : kFamilyWriters) {
     if (model.family == each.model_type) family = &each;
   }
   COPUS_CHECK(family != nullptr);

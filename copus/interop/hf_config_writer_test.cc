@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "copus/interop/hf_config.h"
+#include "copus/interop/hf_testing.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -13,12 +13,6 @@ void expect_survives(const ModelSpec& model) {
   const Result<ModelSpec> again = parse_hf_config(text, "config.json");
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_TRUE(*again == model) << text << "\n" << hf_config_json(*again).dump();
-}
-
-ModelSpec parsed(const Json& config) {
-  const Result<ModelSpec> model = parse_hf_config(config.dump(), "config.json");
-  EXPECT_TRUE(model) << model.error().message;
-  return model ? *model : ModelSpec();
 }
 
 Json small(const char* family) {

@@ -7,7 +7,6 @@ namespace {
 
 constexpr double kMaxTheta = 1e12;
 constexpr double kMaxFactor = 1e6;
-constexpr std::int64_t kMaxPositions = 1'000'000'000;
 
 // Names as in transformers' table of activations.
 Activation read_activation(FieldReader& fields, const std::string& where, const char* key,

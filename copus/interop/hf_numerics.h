@@ -2,12 +2,16 @@
 // exactly: epsilon, initial spread, activation, rotary frequencies.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "copus/base/json.h"
 #include "copus/spec/model_spec.h"
 
 namespace copus {
+
+// Of a field that counts positions. As in ModelSpec::validate().
+constexpr std::int64_t kMaxPositions = 1'000'000'000;
 
 // What a family's configuration class fills in, and the keys it reads.
 struct NumericsDefaults {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "copus/interop/hf_config.h"
+#include "copus/interop/hf_testing.h"
 
 namespace copus {
 namespace {
@@ -31,17 +31,6 @@ Json config(const std::string& family, const Json& changes = Json::object()) {
   };
   all.update(changes);
   return all;
-}
-
-ModelSpec parsed(const Json& json) {
-  Result<ModelSpec> model = parse_hf_config(json.dump(), "config.json");
-  EXPECT_TRUE(model) << model.error().message;
-  return model ? *model : ModelSpec();
-}
-
-std::string failure(const Json& json) {
-  const Result<ModelSpec> model = parse_hf_config(json.dump(), "config.json");
-  return model ? "parsed" : model.error().message;
 }
 
 TEST(HfNumerics, EveryFamilyHasTheEpsilonOfItsClass) {

@@ -5,8 +5,7 @@
 #include <map>
 #include <set>
 
-#include "copus/base/json.h"
-#include "copus/interop/hf_config.h"
+#include "copus/interop/hf_testing.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -14,9 +13,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-ModelSpec parsed(const Json& config) { return parse_hf_config(config.dump(), "test").value(); }
-
-Json small(const char* family) {
+Json wide_headed(const char* family) {
   return {{"model_type", family},    {"num_hidden_layers", 2},   {"hidden_size", 12},
           {"intermediate_size", 20}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
           {"head_dim", 6},           {"vocab_size", 31}};
@@ -49,7 +46,7 @@ TEST(HfWeights, Gpt2HasTransposedMatricesAndOneForQueryKeyValue) {
 }
 
 TEST(HfWeights, LlamaKindHasItsMatricesAsTheyAre) {
-  const std::map<std::string, Shape> found = shapes(parsed(small("llama")));
+  const std::map<std::string, Shape> found = shapes(parsed(wide_headed("llama")));
   EXPECT_EQ(found.size(), 1 + 2 * 9 + 2);
   EXPECT_EQ(found.at("model.embed_tokens.weight"), (Shape{31, 12}));
   EXPECT_EQ(found.at("model.layers.0.self_attn.q_proj.weight"), (Shape{24, 12}));
@@ -62,10 +59,10 @@ TEST(HfWeights, LlamaKindHasItsMatricesAsTheyAre) {
 }
 
 TEST(HfWeights, QwensHaveTheirBiasesAndNorms) {
-  const auto qwen2 = shapes(parsed(small("qwen2")));
+  const auto qwen2 = shapes(parsed(wide_headed("qwen2")));
   EXPECT_EQ(qwen2.at("model.layers.0.self_attn.k_proj.bias"), (Shape{12}));
   EXPECT_EQ(qwen2.count("model.layers.0.self_attn.o_proj.bias"), 0);
-  const auto qwen3 = shapes(parsed(small("qwen3")));
+  const auto qwen3 = shapes(parsed(wide_headed("qwen3")));
   EXPECT_EQ(qwen3.at("model.layers.0.self_attn.q_norm.weight"), (Shape{6}));
   EXPECT_EQ(qwen3.count("model.layers.0.self_attn.q_proj.bias"), 0);
 }
@@ -111,7 +108,7 @@ TEST(HfWeights, TheOldNamesOfGpt2AreKnown) {
   EXPECT_TRUE(is_no_weight(gpt2, "transformer.h.0.attn.masked_bias"));
   EXPECT_FALSE(is_no_weight(gpt2, "transformer.h.0.attn.c_attn.bias"));
   EXPECT_TRUE(is_no_weight(gpt2, "lm_head.weight"));
-  const ModelSpec llama = parsed(small("llama"));
+  const ModelSpec llama = parsed(wide_headed("llama"));
   EXPECT_TRUE(is_no_weight(llama, "model.layers.0.self_attn.rotary_emb.inv_freq"));
   EXPECT_FALSE(is_no_weight(llama, "lm_head.weight"));
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "copus/sim/mean.h"
+
 namespace copus {
 namespace {
 
@@ -25,12 +27,6 @@ const SimOutcome* fastest_run(const std::vector<Policy>& policies,
     if (faster) fastest = &runs[p][seed];
   }
   return fastest;
-}
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
 Speedup speedup_of(const std::vector<Policy>& policies,

@@ -10,8 +10,6 @@
 namespace copus {
 namespace {
 
-const std::vector<double> kLosses = {5, 4, 3};
-
 Comparison comparison_of(const Scenario& scenario, const std::vector<std::string>& names) {
   const std::vector<Policy> policies = parse_policies(names, batches_of(scenario)).value();
   std::vector<std::vector<SimOutcome>> runs;

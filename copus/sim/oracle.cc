@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace copus {
 namespace {
 
 constexpr std::size_t kIntervals = 600;
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Losses from the start to the last, the wanted ones among them.
 std::vector<double> grid(const LossCurve& curve, const std::vector<double>& losses) {

@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-const std::vector<double> kLosses = {5, 4.5, 4, 3.5, 3};
+const std::vector<double> kFineLosses = {5, 4.5, 4, 3.5, 3};
 
 double slowest_step(const Scenario& scenario) {
   double most = 0;
@@ -24,17 +24,17 @@ double slowest_step(const Scenario& scenario) {
 // steps of a run's own discretisation.
 void expect_first(const Scenario& scenario, const std::vector<std::string>& policies,
                   std::uint64_t seeds) {
-  const SimOutcome oracle = fastest_way(scenario.world, scenario.candidates, kLosses);
-  ASSERT_EQ(oracle.crossings.size(), kLosses.size());
+  const SimOutcome oracle = fastest_way(scenario.world, scenario.candidates, kFineLosses);
+  ASSERT_EQ(oracle.crossings.size(), kFineLosses.size());
   EXPECT_NEAR(oracle.seconds, oracle.crossings.back().t, 1e-6 * oracle.seconds);
   const std::vector<Policy> all = parse_policies(policies, batches_of(scenario)).value();
   for (const Policy& policy : all) {
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-      const SimOutcome run = simulate(scenario, policy, kLosses, seed).value();
-      ASSERT_EQ(run.crossings.size(), kLosses.size()) << policy.name;
-      for (std::size_t l = 0; l < kLosses.size(); ++l) {
+      const SimOutcome run = simulate(scenario, policy, kFineLosses, seed).value();
+      ASSERT_EQ(run.crossings.size(), kFineLosses.size()) << policy.name;
+      for (std::size_t l = 0; l < kFineLosses.size(); ++l) {
         EXPECT_LE(oracle.crossings[l].t, 1.005 * run.crossings[l].t + 2 * slowest_step(scenario))
-            << policy.name << " to " << kLosses[l] << ", seed " << seed;
+            << policy.name << " to " << kFineLosses[l] << ", seed " << seed;
       }
     }
   }
@@ -62,7 +62,7 @@ TEST(Oracle, NoPolicyIsFasterOnWorkloadsOfTheCatalog) {
 TEST(Oracle, WithOneCandidateIsTheStaticRun) {
   const Scenario scenario = quiet_scenario();
   for (const Candidate& candidate : scenario.candidates) {
-    const SimOutcome run = fastest_way(scenario.world, {candidate}, kLosses);
+    const SimOutcome run = fastest_way(scenario.world, {candidate}, kFineLosses);
     EXPECT_EQ(run.switches, 0);
     ASSERT_EQ(run.phases.size(), 1U);
     const auto batch = static_cast<double>(candidate.at.global_batch);
@@ -76,14 +76,14 @@ TEST(Oracle, WithOneCandidateIsTheStaticRun) {
 
 TEST(Oracle, NeverMovesWhereAMoveTakesForever) {
   const Scenario scenario = quiet_scenario(std::numeric_limits<double>::infinity());
-  const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kLosses);
+  const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kFineLosses);
   EXPECT_EQ(run.layout_switches, 0);
   EXPECT_GT(run.switches, 0);  // of the batch
   EXPECT_TRUE(std::isfinite(run.seconds));
   for (const SimPhase& phase : run.phases) {
     EXPECT_TRUE(same_placement(phase.at.plan, run.phases.front().at.plan));
   }
-  const SimOutcome freer = fastest_way(quiet_scenario().world, scenario.candidates, kLosses);
+  const SimOutcome freer = fastest_way(quiet_scenario().world, scenario.candidates, kFineLosses);
   EXPECT_GT(run.seconds, freer.seconds);
 }
 
@@ -91,9 +91,9 @@ TEST(Oracle, WithFreeSwitchesIsTheBestAtEveryPoint) {
   Scenario scenario = quiet_scenario(0);
   scenario.world.in_place_pause_s = 0;
   const World& world = scenario.world;
-  const SimOutcome run = fastest_way(world, scenario.candidates, kLosses);
-  for (std::size_t l = 0; l < kLosses.size(); ++l) {
-    const double least = integral_to(world.curve, kLosses[l], [&](double critical) {
+  const SimOutcome run = fastest_way(world, scenario.candidates, kFineLosses);
+  for (std::size_t l = 0; l < kFineLosses.size(); ++l) {
+    const double least = integral_to(world.curve, kFineLosses[l], [&](double critical) {
       double best = std::numeric_limits<double>::infinity();
       for (const Candidate& candidate : scenario.candidates) {
         const auto batch = static_cast<double>(candidate.at.global_batch);
@@ -101,7 +101,7 @@ TEST(Oracle, WithFreeSwitchesIsTheBestAtEveryPoint) {
       }
       return best;
     });
-    EXPECT_NEAR(run.crossings[l].t, least, 1e-3 * least) << kLosses[l];
+    EXPECT_NEAR(run.crossings[l].t, least, 1e-3 * least) << kFineLosses[l];
   }
   EXPECT_EQ(run.pause_s, 0);
 }
@@ -111,16 +111,16 @@ TEST(Oracle, BeginsWhereEveryRunBegins) {
   for (int i = 0; i < 50; ++i) {
     world.curve.start_loss = 6 + 0.0371 * i;
     world.curve.floor = 1.9 + 0.0013 * i;
-    const SimOutcome run = fastest_way(world, quiet_scenario().candidates, kLosses);
+    const SimOutcome run = fastest_way(world, quiet_scenario().candidates, kFineLosses);
     EXPECT_EQ(run.points.front().loss, world.curve.start_loss);
-    EXPECT_EQ(run.points.back().loss, kLosses.back());
-    EXPECT_EQ(run.crossings.size(), kLosses.size());
+    EXPECT_EQ(run.points.back().loss, kFineLosses.back());
+    EXPECT_EQ(run.crossings.size(), kFineLosses.size());
   }
 }
 
 TEST(Oracle, ItsTimeIsItsPhasesAndItsPauses) {
   const Scenario scenario = quiet_scenario();
-  const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kLosses);
+  const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kFineLosses);
   EXPECT_EQ(static_cast<std::int64_t>(run.phases.size()), run.switches + 1);
   std::int64_t layouts = 0;
   for (std::size_t i = 1; i < run.phases.size(); ++i) {

@@ -9,8 +9,6 @@
 namespace copus {
 namespace {
 
-const std::vector<double> kLosses = {5, 4, 3};
-
 std::vector<std::string> names_of(const std::vector<Policy>& policies) {
   std::vector<std::string> names;
   names.reserve(policies.size());

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "copus/goodput/step_times.h"
+#include "copus/sim/mean.h"
 
 namespace copus {
 namespace {
@@ -27,12 +28,6 @@ std::map<std::string, std::vector<double>> recorded_times(const std::vector<Reco
     }
   }
   return times;
-}
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
 }
 
 }  // namespace

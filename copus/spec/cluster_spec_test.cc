@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "copus/base/text_testing.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -46,10 +47,6 @@ std::string error_of(std::string_view text) {
 std::string load_error(std::string_view text) {
   const auto cluster = load_cluster(text);
   return cluster ? "loaded" : cluster.error().message;
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 // A folder of its own that is gone afterwards; the catalog is reset too.

@@ -8,14 +8,11 @@
 #include <numeric>
 #include <random>
 
+#include "copus/base/text_testing.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // A small Llama: 24 layers, 16 heads over 4 KV heads.
 ModelSpec llama() {

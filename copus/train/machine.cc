@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 
+#include "copus/base/seconds_since.h"
 #include "copus/cost/step.h"
 #include "copus/spec/catalog.h"
 #include "copus/train/device.h"
@@ -14,9 +15,6 @@ namespace copus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // The mean of as many calls as fit into `seconds`, after one to warm up.
 template <typename F>
@@ -27,8 +25,8 @@ double mean_s(double seconds, const F& f) {
   do {
     f();
     ++calls;
-  } while (since(begin) < seconds);
-  return since(begin) / calls;
+  } while (seconds_since(begin) < seconds);
+  return seconds_since(begin) / calls;
 }
 
 constexpr double kSeconds = 0.15;  // of each measurement
@@ -142,7 +140,7 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
       world.all_reduce(x);
       const auto begin = Clock::now();
       for (int i = 0; i < calls; ++i) world.all_reduce(x);
-      return since(begin) / calls;
+      return seconds_since(begin) / calls;
     };
     const Tensor times =
         at::tensor({mean_reduction_s(50, little), mean_reduction_s(8, much)}, at::kDouble);

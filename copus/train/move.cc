@@ -2,6 +2,7 @@
 #include <chrono>
 #include <optional>
 
+#include "copus/base/seconds_since.h"
 #include "copus/train/agree.h"
 #include "copus/train/host_state.h"
 #include "copus/train/trainer.h"
@@ -10,9 +11,6 @@ namespace copus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 }  // namespace
 
@@ -25,7 +23,7 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to, const Resh
   next.global_batch = to.global_batch;
   const auto finish = [&] {
     if (result.done) options_ = next;
-    result.pause_s = since(begin);
+    result.pause_s = seconds_since(begin);
     return result;
   };
   if (same_placement(options_.plan, to.plan)) {
@@ -65,7 +63,7 @@ MoveResult Trainer::move(GroupCache& groups, const Configuration& to, const Resh
   std::optional<Staging> staging;
   auto phase = Clock::now();
   const auto lap = [&] {
-    const double seconds = since(phase);
+    const double seconds = seconds_since(phase);
     phase = Clock::now();
     return seconds;
   };

@@ -12,7 +12,7 @@
 namespace copus {
 namespace {
 
-constexpr std::int64_t kBatch = 32;
+constexpr std::int64_t kNormBatch = 32;
 constexpr int kSteps = 3;
 
 // A model that is not changed: every step's gradient is taken at the same weights.
@@ -70,19 +70,19 @@ class NoiseNorms8 : public ::testing::TestWithParam<Case> {};
 
 TEST_P(NoiseNorms8, AreThoseOfOneRank) {
   const auto& [model, plan] = GetParam();
-  const TrainerOptions options = frozen(model, plan, kBatch);
-  const std::int64_t dp = options.plan.dp, share = kBatch / dp;
+  const TrainerOptions options = frozen(model, plan, kNormBatch);
+  const std::int64_t dp = options.plan.dp, share = kNormBatch / dp;
   const std::vector<StepResult> results = steps(options, 0, 1);
   ASSERT_TRUE(results.at(0).norms.has_value());
   const NoiseNorms& norms = *results[0].norms;
   // 32 samples over 8 ranks: a prefix of 4, at every layout.
   ASSERT_EQ(norms.first.batch, 4);
   EXPECT_NEAR(norms.first.value / reference(model, 0, 4, 1, 0), 1, 1e-4);
-  EXPECT_NEAR(norms.global.value / reference(model, 0, kBatch, 1, 0), 1, 1e-4);
+  EXPECT_NEAR(norms.global.value / reference(model, 0, kNormBatch, 1, 0), 1, 1e-4);
   for (const SquaredNorm& norm : norms.all) {
     const auto samples = static_cast<std::int64_t>(norm.batch);
-    ASSERT_TRUE(samples == 4 || samples == share || samples == kBatch);
-    const std::int64_t count = samples == kBatch ? 1 : dp;
+    ASSERT_TRUE(samples == 4 || samples == share || samples == kNormBatch);
+    const std::int64_t count = samples == kNormBatch ? 1 : dp;
     EXPECT_EQ(norm.count, static_cast<double>(count));
     EXPECT_NEAR(norm.value / reference(model, 0, samples, count, share), 1, 1e-4) << samples;
   }
@@ -119,7 +119,7 @@ TEST(NoiseNorms, TwoTermsAgreeAcrossLayouts) {
                          "pp=4,vp=2,dp=2,schedule=interleaved,micro_batch=2"};
   std::vector<NoiseTerms> first;
   for (const char* plan : plans) {
-    const std::vector<StepResult> results = steps(frozen("tied", plan, kBatch), 0, kSteps);
+    const std::vector<StepResult> results = steps(frozen("tied", plan, kNormBatch), 0, kSteps);
     ASSERT_EQ(results.size(), static_cast<std::size_t>(kSteps));
     for (int i = 0; i < kSteps; ++i) {
       ASSERT_TRUE(results[i].norms.has_value()) << plan;

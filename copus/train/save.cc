@@ -4,6 +4,7 @@
 #include <cstring>
 #include <future>
 
+#include "copus/base/seconds_since.h"
 #include "copus/train/state_views.h"
 
 namespace copus {
@@ -37,10 +38,6 @@ void run_copies(const std::vector<RowCopy>& copies) {
                   static_cast<std::size_t>(copy.columns) * sizeof(float));
     }
   }
-}
-
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
@@ -106,11 +103,11 @@ void TrainerSaver::save(Trainer& trainer, Manifest manifest) {
       if (copied.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return;
       const auto asked = std::chrono::steady_clock::now();
       copied.wait();
-      *held_up_s += since(asked);
+      *held_up_s += seconds_since(asked);
     });
   }
   saver_.start(std::move(job));
-  *held_up_s_ += since(begin);
+  *held_up_s_ += seconds_since(begin);
 }
 
 Manifest manifest_of(const Trainer& trainer, std::int64_t step, std::int64_t samples, Json run) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "copus/base/seconds_since.h"
 #include "copus/goodput/efficiency.h"
 #include "copus/train/agree.h"
 
@@ -11,9 +12,6 @@ namespace copus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 Error untrainable(const char* field, const std::string& value, const char* want) {
   return make_error("{}: got {}; want {} (the engine does not train this yet)", field, value, want);
@@ -230,11 +228,11 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
                    bucket.moment2);
     }
   }
-  result.optimizer_s = since(optimizer_begin);
+  result.optimizer_s = seconds_since(optimizer_begin);
   for (auto& own : parameters()) own->publish_values();
 
   take_waits(result);
-  result.total_s = since(begin);
+  result.total_s = seconds_since(begin);
   return result;
 }
 

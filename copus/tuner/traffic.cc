@@ -8,8 +8,6 @@
 namespace copus {
 namespace {
 
-double d(std::int64_t n) { return static_cast<double>(n); }
-
 bool same_place(const Flow& a, const Flow& b) {
   return std::tie(a.source, a.destination, a.dimension) ==
          std::tie(b.source, b.destination, b.dimension);
@@ -59,7 +57,7 @@ struct StageVolume {
 
 StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t stage) {
   StageVolume sum;
-  const double micro_batches = d(plan.micro_batches(step.global_batch()));
+  const double micro_batches = real(plan.micro_batches(step.global_batch()));
   const std::int64_t chunks = plan.pp * plan.vp;
   for (std::int64_t chunk = stage; chunk < chunks; chunk += plan.pp) {
     const ChunkVolume v = chunk_volume(step, plan, chunk);

@@ -7,8 +7,6 @@
 namespace copus {
 namespace {
 
-double d(std::int64_t n) { return static_cast<double>(n); }
-
 // Bounds the bursts of one GPU: more than a drawing or a person can take in.
 constexpr std::int64_t kMaxLayerPasses = 200'000;
 
@@ -30,7 +28,7 @@ ExpertShare expert_share(const ModelSpec& model, const ParallelPlan& plan, Coord
   if (!model.is_moe() || plan.ep <= 1) return {};
   const std::int64_t member = (at.dp * plan.cp + at.cp) % plan.ep;
   const double own = expert_rank_shares(model.moe, plan.ep, skew)[static_cast<std::size_t>(member)];
-  return {1 - own, own * d(plan.ep - 1)};
+  return {1 - own, own * real(plan.ep - 1)};
 }
 
 PieceCost chunk_cost(const StepModel& step, const ParallelPlan& plan, const LayerCosts& costs,
@@ -43,8 +41,8 @@ PieceCost chunk_cost(const StepModel& step, const ParallelPlan& plan, const Laye
     sum.recompute += times * piece.recompute;
   };
   const std::int64_t moe = chunk_moe_layers(step.model(), plan, chunk);
-  add(d(plan.chunk_layers(chunk, step.model()) - moe), costs.dense);
-  add(d(moe), costs.moe);
+  add(real(plan.chunk_layers(chunk, step.model()) - moe), costs.dense);
+  add(real(moe), costs.moe);
   if (chunk == 0) add(1, costs.embedding);
   if (chunk == plan.pp * plan.vp - 1) add(1, costs.head);
   return sum;
@@ -82,7 +80,7 @@ ChunkSlots chunk_slots(const StepModel& step, const ParallelPlan& plan, const La
                        std::int64_t chunk, ExpertShare experts) {
   ChunkSlots slots;
   slots.layers = std::max<std::int64_t>(1, plan.chunk_layers(chunk, step.model()));
-  const double layers = d(slots.layers);
+  const double layers = real(slots.layers);
   const ChunkVolume volume = chunk_volume(step, plan, chunk);
   const PieceCost cost = chunk_cost(step, plan, costs, chunk);
   const GroupPlace ring = place_group(plan.cp, plan.tp, step.cluster().gpus_per_node);
@@ -116,12 +114,12 @@ class PatternBuilder {
   void layers(const TimedAction& action, const std::vector<SlotBurst>& slot, std::int64_t count,
               bool coarse) {
     const std::int64_t slots = coarse ? 1 : count;
-    const Seconds length = (action.end - action.start) / d(slots);
+    const Seconds length = (action.end - action.start) / real(slots);
     for (std::int64_t i = 0; i < slots; ++i) {
-      const Seconds origin = action.start + length * d(i);
+      const Seconds origin = action.start + length * real(i);
       for (const SlotBurst& b : slot) {
         burst(origin + length * b.start, origin + length * b.end, b.dimension,
-              b.bytes * (d(count) / d(slots)));
+              b.bytes * (real(count) / real(slots)));
       }
     }
   }
@@ -222,14 +220,14 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
     messages.push_back(chunk_volume(step, plan, c).message);
   }
   const ReplicaTraffic replicas = replica_traffic(step, plan, at.pp);
-  const Bytes forward_dp = replicas.volume.per_forward / d(plan.vp);
-  const Bytes backward_dp = replicas.volume.per_backward / d(plan.vp);
+  const Bytes forward_dp = replicas.volume.per_forward / real(plan.vp);
+  const Bytes backward_dp = replicas.volume.per_backward / real(plan.vp);
   // Under ZeRO 2 and 3, beside the pass that needs it or makes it.
-  const Seconds forward_time = replicas.gather / d(plan.vp);
+  const Seconds forward_time = replicas.gather / real(plan.vp);
   const Seconds backward_time =
-      (replicas.reduce + (plan.zero == 3 ? replicas.gather : Seconds(0))) / d(plan.vp);
-  const bool coarse =
-      d(pattern.micro_batches) * d(step.model().layers) > d(kMaxLayerPasses) * d(plan.pp);
+      (replicas.reduce + (plan.zero == 3 ? replicas.gather : Seconds(0))) / real(plan.vp);
+  const bool coarse = real(pattern.micro_batches) * real(step.model().layers) >
+                      real(kMaxLayerPasses) * real(plan.pp);
 
   PatternBuilder out(pattern.bursts);
   TimedAction last;  // the last that makes gradients

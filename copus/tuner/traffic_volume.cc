@@ -6,16 +6,15 @@
 namespace copus {
 namespace {
 
-double d(std::int64_t n) { return static_cast<double>(n); }
-
 // Width of the keys and values of one token on this GPU. Key-value heads are replicated when there
 // are fewer than tp; latent attention exchanges them after the up-projection.
 double kv_width(const ModelSpec& model, std::int64_t tp) {
   if (model.mla.enabled) {
     const MlaSpec& a = model.mla;
-    return d(model.heads) / d(tp) * d(a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim);
+    return real(model.heads) / real(tp) *
+           real(a.qk_nope_head_dim + a.qk_rope_head_dim + a.v_head_dim);
   }
-  return 2 * std::max(1.0, d(model.kv_heads) / d(tp)) * d(model.head_dim);
+  return 2 * std::max(1.0, real(model.kv_heads) / real(tp)) * real(model.head_dim);
 }
 
 double element_bytes(const StepModel& step) { return copus::element_bytes(step.options()); }
@@ -41,7 +40,7 @@ std::string_view to_string(Dimension dimension) {
 }
 
 Bytes ring_pass(std::int64_t n, Bytes buffer) {
-  return n <= 1 ? Bytes(0) : buffer * (d(n - 1) / d(n));
+  return n <= 1 ? Bytes(0) : buffer * (real(n - 1) / real(n));
 }
 
 std::int64_t chunk_moe_layers(const ModelSpec& model, const ParallelPlan& plan,
@@ -58,10 +57,10 @@ std::int64_t chunk_moe_layers(const ModelSpec& model, const ParallelPlan& plan,
 ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t chunk) {
   const ModelSpec& model = step.model();
   ChunkVolume volume;
-  const double tokens = d(plan.micro_batch) * d(step.seq_len()) / d(plan.cp);
-  const double split_tokens = tokens / (plan.sp ? d(plan.tp) : 1.0);
-  const Bytes activation(tokens * d(model.hidden) * element_bytes(step));
-  const double layers = d(plan.chunk_layers(chunk, model));
+  const double tokens = real(plan.micro_batch) * real(step.seq_len()) / real(plan.cp);
+  const double split_tokens = tokens / (plan.sp ? real(plan.tp) : 1.0);
+  const Bytes activation(tokens * real(model.hidden) * element_bytes(step));
+  const double layers = real(plan.chunk_layers(chunk, model));
   const bool repeats_layers = plan.recompute == Recompute::kFull;
 
   // Tensor parallelism, Shoeybi et al. 2019, section 3: attention and MLP each end a forward pass
@@ -73,9 +72,9 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::i
   const bool is_first = chunk == 0;
   const bool is_last = chunk == plan.pp * plan.vp - 1;
   // Experts are cut by tp too: every routed copy of a token is gathered and scattered.
-  const double moe_layers = d(chunk_moe_layers(model, plan, chunk));
+  const double moe_layers = real(chunk_moe_layers(model, plan, chunk));
   const double regions =
-      2 * layers + (moe_layers > 0 ? moe_layers * (d(model.moe.experts_per_token) - 1) : 0);
+      2 * layers + (moe_layers > 0 ? moe_layers * (real(model.moe.experts_per_token) - 1) : 0);
   double forward = regions * 2;
   double backward = regions * (2 + regather);
   if (repeats_layers) volume.recompute.tp = ring_pass(plan.tp, activation) * forward;
@@ -96,18 +95,18 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::i
   // Ring attention, Liu et al. 2023: a block of keys and values visits cp-1 other ranks; in the
   // backward pass its gradient travels with it.
   const Bytes block(tokens * kv_width(model, plan.tp) * element_bytes(step));
-  volume.forward.cp = block * (layers * d(plan.cp - 1));
+  volume.forward.cp = block * (layers * real(plan.cp - 1));
   volume.backward.cp = volume.forward.cp * 2.0;
   if (plan.recompute != Recompute::kNone) volume.recompute.cp = volume.forward.cp;
 
   if (plan.ep > 1) {
-    volume.forward.ep = Bytes(moe_layers * d(model.moe.experts_per_token) * split_tokens *
-                              d(model.hidden) * element_bytes(step));
+    volume.forward.ep = Bytes(moe_layers * real(model.moe.experts_per_token) * split_tokens *
+                              real(model.hidden) * element_bytes(step));
     volume.backward.ep = volume.forward.ep;
     if (repeats_layers) volume.recompute.ep = volume.forward.ep;
   }
 
-  volume.message = Bytes(split_tokens * d(model.hidden) * element_bytes(step));
+  volume.message = Bytes(split_tokens * real(model.hidden) * element_bytes(step));
   return volume;
 }
 
@@ -130,14 +129,14 @@ ReplicaVolume replica_volume(const StepModel& step, const ParallelPlan& plan, do
 Bytes tied_embedding_volume(const StepModel& step, const ParallelPlan& plan) {
   const ModelSpec& model = step.model();
   if (!model.tied_embeddings || plan.pp <= 1) return Bytes(0);
-  const Bytes gradient(d(model.vocab) * d(model.hidden) / d(plan.tp) *
+  const Bytes gradient(real(model.vocab) * real(model.hidden) / real(plan.tp) *
                        gradient_bytes(step.options()));
   return ring_pass(2, gradient) * 2.0;
 }
 
 std::vector<double> expert_rank_shares(const MoeSpec& moe, std::int64_t ep, double skew) {
   const auto experts = static_cast<std::size_t>(moe.experts);
-  const double limit = 1.0 / d(std::max<std::int64_t>(1, moe.experts_per_token));
+  const double limit = 1.0 / real(std::max<std::int64_t>(1, moe.experts_per_token));
   std::vector<double> share(experts);
   for (std::size_t i = 0; i < experts; ++i) share[i] = std::pow(static_cast<double>(i + 1), -skew);
 

@@ -19,8 +19,6 @@ constexpr double kSmallLayerSeconds = 0.4e-3;
 constexpr double kLowUse = 0.4;
 constexpr double kNearlyFull = 0.92;
 
-double d(std::int64_t n) { return static_cast<double>(n); }
-
 // The nodes or GPUs that neighbouring `ranks` span.
 std::string over(const MeasuredRun& run, std::int64_t ranks) {
   const std::int64_t per_node = run.cluster.gpus_per_node;
@@ -56,11 +54,11 @@ struct AtPeak {
 };
 AtPeak at_peak(const MeasuredRun& run) {
   const double flops = 3 * run.model.forward_flops_per_token(run.seq_len);
-  const double head = 3 * 2 * d(run.model.hidden) * d(run.model.vocab);
+  const double head = 3 * 2 * real(run.model.hidden) * real(run.model.vocab);
   const double rate = run.cluster.gpu.peak(run.precision).v;
-  const double tokens = d(run.plan.micro_batch * run.seq_len) / d(run.plan.tp * run.plan.cp);
-  return {flops * d(run.global_batch * run.seq_len) / d(run.plan.gpus()) / rate,
-          (flops - head) / d(run.model.layers) * tokens / rate};
+  const double tokens = real(run.plan.micro_batch * run.seq_len) / real(run.plan.tp * run.plan.cp);
+  return {flops * real(run.global_batch * run.seq_len) / real(run.plan.gpus()) / rate,
+          (flops - head) / real(run.model.layers) * tokens / rate};
 }
 
 std::string dominant(const MeasuredRun& run, const RunPrice& price) {

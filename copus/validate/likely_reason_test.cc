@@ -22,7 +22,7 @@ MeasuredFile runs_of(const std::string& rows) {
   return *file;
 }
 
-MeasuredRun run_of(const std::string& row) {
+MeasuredRun run_of_row(const std::string& row) {
   MeasuredFile file = runs_of(row);
   EXPECT_EQ(file.runs[0].problem, "");
   file.runs[0].assumed.clear();
@@ -44,7 +44,7 @@ bool contains(const std::string& text, const std::string& part) {
 const char* const kLarge = "a,GPT,32,4096,32,51200,2048,A100-80GB-SXM,64,8,1,8,4,256,bf16,9,\n";
 
 TEST(LikelyReason, NamesThePartThatDominates) {
-  const MeasuredRun run = run_of(kLarge);
+  const MeasuredRun run = run_of_row(kLarge);
   StepBreakdown b;
   b.compute = Seconds(2);
   b.dp = Seconds(3);
@@ -56,7 +56,7 @@ TEST(LikelyReason, NamesThePartThatDominates) {
 }
 
 TEST(LikelyReason, ComparesTheUseOfThePeak) {
-  const MeasuredRun run = run_of(kLarge);
+  const MeasuredRun run = run_of_row(kLarge);
   StepBreakdown b;
   b.compute = Seconds(4);
   b.tp = Seconds(1);
@@ -66,7 +66,8 @@ TEST(LikelyReason, ComparesTheUseOfThePeak) {
 }
 
 TEST(LikelyReason, SaysThatTinyLayersAreLaunchBound) {
-  const MeasuredRun run = run_of("a,GPT,4,256,4,1000,128,A100-80GB-SXM,1,1,1,1,1,8,bf16,0.1,\n");
+  const MeasuredRun run =
+      run_of_row("a,GPT,4,256,4,1000,128,A100-80GB-SXM,1,1,1,1,1,8,bf16,0.1,\n");
   StepBreakdown b;
   b.compute = Seconds(0.05);
   const std::string reason = likely_reason(run, price_of(b), std::nullopt);
@@ -74,7 +75,7 @@ TEST(LikelyReason, SaysThatTinyLayersAreLaunchBound) {
 }
 
 TEST(LikelyReason, StatesWhatWasAssumed) {
-  MeasuredRun run = run_of(kLarge);
+  MeasuredRun run = run_of_row(kLarge);
   run.assumed = {"vocab=51200", "recompute=none"};
   StepBreakdown b;
   b.compute = Seconds(4);
@@ -83,7 +84,7 @@ TEST(LikelyReason, StatesWhatWasAssumed) {
 }
 
 TEST(LikelyReason, SuspectsFullMemoryOnlyOfSlowRuns) {
-  MeasuredRun run = run_of(kLarge);
+  MeasuredRun run = run_of_row(kLarge);
   run.peak_mem_gib = 78;
   StepBreakdown b;
   b.compute = Seconds(4);

@@ -1,7 +1,6 @@
 #include "copus/train/checkpoint/manifest.h"
 
 #include <filesystem>
-#include <limits>
 #include <set>
 
 #include "copus/base/checksum.h"
@@ -11,7 +10,6 @@
 namespace copus {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr int kFormat = 1;
 constexpr const char* kChecksum = "checksum";
 
@@ -36,7 +34,7 @@ Result<std::vector<CheckpointFile>> read_files(const Json& json, const std::stri
     CheckpointFile file;
     FieldReader fields(entry, where + ": files");
     file.name = fields.text("name");
-    file.bytes = fields.integer("bytes", 1, kMost);
+    file.bytes = fields.integer("bytes", 1, kMaxInt64);
     const std::string xxh3 = fields.text("xxh3");
     fields.refuse_unknown();
     COPUS_TRY_VOID(fields.finish());
@@ -95,12 +93,12 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& wher
 
   const Json& model = fields.child("model");
   const Json& plan = fields.child("plan");
-  manifest.step = fields.integer("step", 0, kMost);
-  manifest.samples = fields.integer("samples", 0, kMost);
-  manifest.updates = fields.integer("updates", 0, kMost);
-  manifest.global_batch = fields.integer("global_batch", 1, kMost);
-  manifest.seq_len = fields.integer("seq_len", 1, kMost);
-  manifest.seed = static_cast<std::uint64_t>(fields.integer("seed", 0, kMost));
+  manifest.step = fields.integer("step", 0, kMaxInt64);
+  manifest.samples = fields.integer("samples", 0, kMaxInt64);
+  manifest.updates = fields.integer("updates", 0, kMaxInt64);
+  manifest.global_batch = fields.integer("global_batch", 1, kMaxInt64);
+  manifest.seq_len = fields.integer("seq_len", 1, kMaxInt64);
+  manifest.seed = static_cast<std::uint64_t>(fields.integer("seed", 0, kMaxInt64));
   manifest.optimizer = fields.boolean_or("optimizer", true);
   const Json& files = fields.child("files");
   manifest.run = fields.child("run");

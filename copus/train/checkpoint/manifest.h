@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "copus/spec/parallel_plan.h"
 
 namespace copus {
+
+// What bounds a number of a checkpoint that nothing else bounds.
+constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
 struct CheckpointFile {
   std::string name;  // in the checkpoint's folder

@@ -12,16 +12,13 @@
 
 #include "copus/base/checksum.h"
 #include "copus/base/remove_tree.h"
+#include "copus/base/seconds_since.h"
 
 namespace copus {
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // A rank says by one of these, whole when it is there, that its shard is on disk or will not be.
 std::string marker(const std::string& partial, int rank, const char* what) {
@@ -101,7 +98,7 @@ SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
     // On a full disk an empty marker may still be made: that it is there says enough.
     (void)write_whole_file(marker(partial, options_.rank, "failed"), outcome.error);
   }
-  outcome.write_s = since(begin);
+  outcome.write_s = seconds_since(begin);
   return outcome;
 }
 
@@ -154,7 +151,7 @@ Result<std::vector<CheckpointFile>> Saver::gather(const std::string& partial,
                         why && !why->empty() ? *why : "could not write its shard");
     }
     if (give_up_.load()) return make_error("the run ended before rank {} had written", rank);
-    if (since(begin) > options_.wait_s) {
+    if (seconds_since(begin) > options_.wait_s) {
       return make_error(
           "rank {}: its shard did not come to {} in {:.0f} s; want a run directory that all nodes "
           "share, or a longer --timeout",

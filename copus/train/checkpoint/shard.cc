@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <limits>
 
 #include "copus/base/text.h"
 #include "copus/train/state/holdings.h"
 
 namespace copus {
 namespace {
-
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // Runs of fewer elements are not shared: a file of many short arrays is read slowly.
 constexpr std::int64_t kSmallestRun = 1 << 15;
@@ -52,13 +49,13 @@ Result<ShardPart> parse_part_name(const std::string& name, const std::string& wh
   const std::array<std::int64_t*, 4> places = {&part.stripe.first_column, &part.stripe.columns,
                                                &part.stripe.begin, &part.stripe.end};
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const Result<std::int64_t> number = parse_integer(numbers[i], "stripe", 0, kMost);
+    const Result<std::int64_t> number = parse_integer(numbers[i], "stripe", 0, kMaxInt64);
     if (!number) return bad(number.error().message);
     *places[i] = *number;
   }
   const Stripe& s = part.stripe;
-  if (s.columns < 1 || s.first_column > kMost - s.columns || s.empty() ||
-      s.end > kMost / static_cast<std::int64_t>(sizeof(float))) {
+  if (s.columns < 1 || s.first_column > kMaxInt64 - s.columns || s.empty() ||
+      s.end > kMaxInt64 / static_cast<std::int64_t>(sizeof(float))) {
     return bad("got a stripe that is none");
   }
   // One spelling for a stripe: no "+1", no "01".

@@ -20,7 +20,7 @@ constexpr std::array<std::array<std::string_view, 2>, kGenders> kNounEndings = {
 constexpr std::array<std::string_view, kAgreements> kAdjectiveEndings = {"ino",  "inon", "ina",
                                                                          "inai", "ic",   "ices"};
 constexpr std::array<std::string_view, 4> kVerbEndings = {"et", "ent", "idu", "indu"};
-constexpr std::uint16_t kPrepositions = 8;
+constexpr std::uint16_t kPrepositionCount = 8;
 
 template <std::size_t N>
 std::string_view pick(Random& random, const std::string_view (&choices)[N]) {
@@ -101,7 +101,7 @@ Lexicon::Lexicon()
       verbs[i].forms[form] = verb_stems[i] + std::string(kVerbEndings[form]);
     }
     link(verbs[i].objects, [&] { return noun_ranks.draw(random); });
-    verbs[i].preposition = static_cast<std::uint16_t>(random.below(kPrepositions));
+    verbs[i].preposition = static_cast<std::uint16_t>(random.below(kPrepositionCount));
   }
   const std::vector<std::string> adjective_stems = stems(random, kAdjectives, taken);
   for (std::size_t i = 0; i < kAdjectives; ++i) {

@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::int64_t kUint16Vocab = 65500;
 
+}  // namespace
+
 // A file that is written under a temporary name, and is removed unless it was kept.
-class PendingFile {
+class TokenWriter::PendingFile {
  public:
   PendingFile() = default;
   PendingFile(const PendingFile&) = delete;
@@ -81,8 +83,6 @@ class PendingFile {
   std::string temporary_;
   std::FILE* file_ = nullptr;
 };
-
-}  // namespace
 
 // While tokens come, the lengths go to their place in the .idx; the rest of it follows from them. A
 // sequence as long as can be is always continued by another of the same document, be it empty: so

@@ -45,6 +45,7 @@ class TokenWriter {
   std::int64_t documents() const;
 
  private:
+  class PendingFile;
   struct State;
   explicit TokenWriter(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

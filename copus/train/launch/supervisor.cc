@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMaxRanks = 4096;
+constexpr int kMaxLocalRanks = 4096;
 
 // Ranks often fail together: one is killed, the others lose their connections to it. Within this
 // time of the first failure a death by signal is taken for the cause.
@@ -219,8 +219,8 @@ void open_standard_streams() {
 }
 
 Result<SupervisorOutcome> supervise(const SupervisorOptions& options) {
-  if (options.ranks < 1 || options.ranks > kMaxRanks) {
-    return make_error("ranks: got {}; want 1 to {}", options.ranks, kMaxRanks);
+  if (options.ranks < 1 || options.ranks > kMaxLocalRanks) {
+    return make_error("ranks: got {}; want 1 to {}", options.ranks, kMaxLocalRanks);
   }
   if (options.command.empty()) return make_error("command: got nothing; want a program to start");
   for (const double grace_s : {options.grace_s, options.save_grace_s}) {

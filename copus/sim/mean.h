@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+namespace copus {
+
+// Of no values: 0.
+inline double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+}  // namespace copus
