@@ -26,7 +26,7 @@ target_link_libraries(copus_torch INTERFACE ${TORCH_LIBRARIES})
 # A wheel brings its own fmt headers, of another version than the library that we link: header-only, either
 # is right, but each file takes seconds more to compile.
 get_target_property(fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
-find_path(COPUS_TORCH_FMT fmt/format.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
+find_path(COPUS_TORCH_FMT fmt/format.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH NO_CACHE)
 if(COPUS_TORCH_FMT AND NOT COPUS_TORCH_FMT IN_LIST fmt_headers)
   target_compile_definitions(copus_torch INTERFACE FMT_HEADER_ONLY=1)
 endif()

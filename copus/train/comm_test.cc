@@ -1,8 +1,12 @@
 #include "copus/train/comm.h"
 
+#include <glob.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <cstring>
 #include <mutex>
+#include <set>
 
 #include "copus/train/rank_threads.h"
 
@@ -63,6 +67,26 @@ TEST_P(Sizes, MessagesArriveInOrder) {
       EXPECT_TRUE(
           at::equal(tensors[static_cast<std::size_t>(i)], at::full({GetParam()}, i, at::kFloat)));
     }
+  });
+}
+
+// Where ranks share cores it would otherwise keep from its core the writer that it waits for.
+TEST(Comm, GloosThreadWakesWithoutTakingACore) {
+  const auto policies = [] {
+    std::multiset<int> found;
+    glob_t tasks{};
+    ::glob("/proc/self/task/*", 0, nullptr, &tasks);
+    for (std::size_t i = 0; i < tasks.gl_pathc; ++i) {
+      found.insert(::sched_getscheduler(std::stoi(std::strrchr(tasks.gl_pathv[i], '/') + 1)));
+    }
+    ::globfree(&tasks);
+    return found;
+  };
+  run_ranks(4, [&](int, GroupCache& groups) {
+    world(groups).barrier();
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    EXPECT_EQ(policies().count(SCHED_BATCH), 1);
+    world(groups).barrier();
   });
 }
 

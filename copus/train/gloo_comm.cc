@@ -31,18 +31,19 @@ Device make_device(const std::string& master) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-// While it lives, threads that are made here do not take a core from others when they wake up. Gloo's thread is woken by what
-// a rank writes, while that rank holds the lock that it needs: where ranks share cores it would take the writer's, and ask
-// for the lock again and again until its time is up.
-class ThreadsThatYield {
+// While it lives, what the calling thread starts does not take a core from another thread when it
+// wakes up. Gloo's thread wakes when a peer has written, and needs the lock of that connection; a
+// rank that is writing to it holds that. Where ranks share cores, Gloo's thread would take the
+// core of the very writer, and ask for the lock again and again until its time is up.
+class BatchScheduling {
  public:
-  ThreadsThatYield() : policy_(::sched_getscheduler(0)) {
-    if (policy_ == SCHED_OTHER) set(SCHED_BATCH);
+  BatchScheduling() : usual_(::sched_getscheduler(0) == SCHED_OTHER) {
+    if (usual_) set(SCHED_BATCH);
   }
-  ThreadsThatYield(const ThreadsThatYield&) = delete;
-  ThreadsThatYield& operator=(const ThreadsThatYield&) = delete;
-  ~ThreadsThatYield() {
-    if (policy_ == SCHED_OTHER) set(SCHED_OTHER);
+  BatchScheduling(const BatchScheduling&) = delete;
+  BatchScheduling& operator=(const BatchScheduling&) = delete;
+  ~BatchScheduling() {
+    if (usual_) set(SCHED_OTHER);
   }
 
  private:
@@ -51,7 +52,7 @@ class ThreadsThatYield {
     ::sched_setscheduler(0, policy, &none);  // slower where it is refused, no less right
   }
 
-  int policy_;
+  bool usual_;
 };
 
 // One listening device, and its one thread, for all groups of a process.
@@ -61,7 +62,7 @@ Device shared_device(const std::string& master) {
   const std::lock_guard<std::mutex> lock(mutex);
   Device& device = devices[master];
   if (!device) {
-    const ThreadsThatYield yielding;
+    const BatchScheduling patient;
     device = make_device(master);
   }
   return device;

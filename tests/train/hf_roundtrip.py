@@ -19,7 +19,8 @@ tolerance, or the comparison would prove nothing.
 Logits are of random tokens (`dump_logits`), their errors root mean squares over that of the logits, against transformers in
 FP32: 1e-5 at most over all where copus computed in FP32. In BF16 a trained model is at the edge between two answers at a few
 of its positions, and rounding decides: there the errors are taken position by position, and at the median one and at the one
-that 95% do not exceed copus may be no further off than 1.5 times what transformers is in BF16 with either of its attentions.
+that 95% do not exceed copus may be no further off than 1.5 times what transformers is in BF16 with either of its attentions;
+and at no place in the sequence, by the median of the sequences, further than three times as far as transformers at its worst.
 """
 
 import argparse
@@ -80,7 +81,7 @@ CONFIGS = {
 EXCHANGED = {"gpt2": ("h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight")}
 EXCHANGED_ELSE = ("layers.0.self_attn.q_proj.weight", "layers.1.self_attn.q_proj.weight")
 TOLERANCE = {"fp32": 1e-4, "bf16": 2e-3}
-LOGITS_FP32, LOGITS_BF16 = 1e-5, 1.5
+LOGITS_FP32, LOGITS_BF16 = 1e-5, torch.tensor([1.5, 1.5, 3.0])
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -141,9 +142,11 @@ def logits_of(model, tokens):
 
 
 def by_position(logits, exact):
-    """Of each position the root mean square of its error over that of all logits; of these the median, 95% and the largest."""
-    errors = (logits - exact).square().mean(-1).sqrt().flatten() / exact.square().mean().sqrt()
-    return torch.quantile(errors, torch.tensor([0.5, 0.95, 1.0]))
+    """Of each position the root mean square of its error over that of all logits; of these the median, 95%, the largest
+    median of a place in the sequence, and the largest."""
+    errors = (logits - exact).square().mean(-1).sqrt() / exact.square().mean().sqrt()
+    places = errors.quantile(0.5, dim=0).max()
+    return torch.stack([errors.quantile(0.5), errors.quantile(0.95), places, errors.max()])
 
 
 def judge_logits(title, family, precision, copus, checkpoint, folder):
@@ -156,9 +159,9 @@ def judge_logits(title, family, precision, copus, checkpoint, folder):
         both = [load(folder, DTYPES[precision], copus.device, attention) for attention in ("sdpa", "eager")]
         usual = torch.stack([by_position(logits_of(model, ours["tokens"]), exact) for model in both]).amax(0)
         error = by_position(ours["logits"], exact)
-        good = bool((error <= LOGITS_BF16 * usual)[:2].all())
+        good = bool((error[:3] <= LOGITS_BF16 * usual[:3]).all())
         figures = "  ".join(
-            f"{what} {mine:.1e}, transformers' {theirs:.1e}" for what, mine, theirs in zip(("median", "95%", "largest"), error, usual)
+            f"{what} {mine:.1e}, transformers' {theirs:.1e}" for what, mine, theirs in zip(("median", "95%", "place", "largest"), error, usual)
         )
     print(f"{'PASS' if good else 'FAIL'}  {title:6} {family:8} {precision}  {exact.numel()} logits  {figures}", flush=True)
     return good
