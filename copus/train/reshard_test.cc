@@ -76,10 +76,10 @@ TEST_P(RandomPairs, StateIsBitEqual) {
 
 INSTANTIATE_TEST_SUITE_P(
     Reshard, RandomPairs,
-    ::testing::Values(Trial{2, "llama", Compute::kFp32, 20}, Trial{4, "tied", Compute::kFp32, 60},
-                      Trial{6, "gpt2", Compute::kFp32, 40}, Trial{8, "llama", Compute::kFp32, 24},
-                      Trial{8, "tied", Compute::kFp32, 18}, Trial{8, "qwen3", Compute::kBf16, 18},
-                      Trial{4, "gpt2", Compute::kBf16, 40}));
+    ::testing::Values(Trial{2, "llama", Compute::kFp32, 20}, Trial{4, "tied", Compute::kFp32, 85},
+                      Trial{6, "gpt2", Compute::kFp32, 40}, Trial{8, "llama", Compute::kFp32, 30},
+                      Trial{8, "tied", Compute::kFp32, 20}, Trial{8, "qwen3", Compute::kBf16, 10},
+                      Trial{4, "gpt2", Compute::kBf16, 15}));
 
 TEST(Move, TrainsOnAsIfAlwaysThere) {
   const std::vector<std::pair<const char*, const char*>> moves = {
