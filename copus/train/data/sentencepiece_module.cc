@@ -14,8 +14,8 @@ struct Module {
 };
 
 // The module's symbols come before those of the program's other libraries: its protobuf is its own.
-// The address sanitizer cannot have that; what it checks has no second protobuf.
-#if defined(__SANITIZE_ADDRESS__)
+// The sanitizers cannot have that; what they check has no second protobuf.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
