@@ -12,6 +12,11 @@ function(copus_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror)
 endfunction()
 
+# For code that runs briefly: a release compiles it in two thirds of the time.
+function(copus_compiled_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # copus_library(name SOURCES … [DEPS …]): the target copus_<name> for folder copus/<name>.
 function(copus_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
@@ -33,5 +38,9 @@ function(copus_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   copus_warnings(${name})
+  # Those of the engine share its precompiled header, and so its options.
+  if(NOT "copus_train" IN_LIST arg_DEPS)
+    copus_compiled_quickly(${name})
+  endif()
   gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" DISCOVERY_TIMEOUT 60)
 endfunction()
