@@ -8,8 +8,16 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 option(COPUS_FUZZ "build the fuzz targets alone (needs clang's libFuzzer)" OFF)
 
+# Most tests take seconds on an idle machine; the limit is for one with other work, or under a sanitizer.
+set(COPUS_LONG_TEST_S 900)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(COPUS_LONG_TEST_S 3600)
+endif()
+
 function(copus_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror)
+  # g++ looks for memory to give back only above a gigabyte: a tenth of the time of large files.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
 endfunction()
 
 # For code that runs briefly: a release compiles it in two thirds of the time.
@@ -26,12 +34,13 @@ function(copus_library name)
   copus_warnings(copus_${name})
 endfunction()
 
-# copus_test(name SOURCES … DEPS … [LABELS …]): one GoogleTest binary, its cases known to ctest one by one.
+# copus_test(name SOURCES … DEPS … [LABELS …] [PROCESSES n]): one GoogleTest binary, its cases known to ctest one by one. With
+# PROCESSES they are dealt out over so many instead, <name>.0 and on: for those that take longer to start than to run.
 function(copus_test name)
   if(NOT BUILD_TESTING OR COPUS_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "PROCESSES" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
@@ -42,5 +51,14 @@ function(copus_test name)
   if(NOT "copus_train" IN_LIST arg_DEPS)
     copus_compiled_quickly(${name})
   endif()
-  gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" DISCOVERY_TIMEOUT 60)
+  if(NOT arg_PROCESSES)
+    gtest_discover_tests(${name} PROPERTIES LABELS "${arg_LABELS}" DISCOVERY_TIMEOUT 60)
+    return()
+  endif()
+  math(EXPR last "${arg_PROCESSES} - 1")
+  foreach(i RANGE ${last})
+    add_test(NAME ${name}.${i} COMMAND ${name})
+    set_tests_properties(${name}.${i} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${COPUS_LONG_TEST_S} COST 60
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PROCESSES};GTEST_SHARD_INDEX=${i}")
+  endforeach()
 endfunction()

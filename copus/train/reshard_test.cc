@@ -76,10 +76,10 @@ TEST_P(RandomPairs, StateIsBitEqual) {
 
 INSTANTIATE_TEST_SUITE_P(
     Reshard, RandomPairs,
-    ::testing::Values(Trial{2, "llama", Compute::kFp32, 20}, Trial{4, "tied", Compute::kFp32, 85},
-                      Trial{6, "gpt2", Compute::kFp32, 40}, Trial{8, "llama", Compute::kFp32, 30},
-                      Trial{8, "tied", Compute::kFp32, 20}, Trial{8, "qwen3", Compute::kBf16, 10},
-                      Trial{4, "gpt2", Compute::kBf16, 15}));
+    ::testing::Values(Trial{2, "llama", Compute::kFp32, 50}, Trial{4, "tied", Compute::kFp32, 75},
+                      Trial{6, "gpt2", Compute::kFp32, 30}, Trial{8, "llama", Compute::kFp32, 25},
+                      Trial{8, "tied", Compute::kFp32, 15}, Trial{8, "qwen3", Compute::kBf16, 5},
+                      Trial{4, "gpt2", Compute::kBf16, 8}));
 
 TEST(Move, TrainsOnAsIfAlwaysThere) {
   const std::vector<std::pair<const char*, const char*>> moves = {
