@@ -81,8 +81,9 @@ TEST_P(AlpaRestricted, SearchFindsTheSameLayout) {
   EXPECT_EQ(best_layout(c, "zero=0,recompute=full,cp=1,vp=1"), layout(c.dp, c.tp, c.pp));
 }
 
-// The problem as Alpa had it: the number of micro-batches given, stages of whole clusters of
-// layers, and optimizer state sharded over data parallelism (prefer_reduce_scatter).
+// Nearer to the problem that Alpa had: the number of micro-batches given, at most as many stages as
+// clusters of layers, and optimizer state sharded over data parallelism (prefer_reduce_scatter).
+// Where stages are cut is free, as Alpa's clusters are cut by work and not by number, and so is sp.
 class AlpaMicroBatches : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaMicroBatches,
                          ::testing::Values(AlpaCase{"350M", 1024, 24, 16, 1, 1, 1, 1, 512, 1},
@@ -117,8 +118,8 @@ TEST_P(AlpaMicroBatches, NoLayoutIsThreePercentFasterThanAlpas) {
   EXPECT_LT(alpas, 1.03 * best) << best_name;
 }
 
-// With recompute, ZeRO and virtual stages free. 15B is only here: without sharded optimizer state
-// Alpa's layout does not fit.
+// With recompute, ZeRO and virtual stages free. 15B is not among AlpaRestricted: without sharded
+// optimizer state Alpa's layout does not fit.
 class AlpaFree : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaFree,
                          ::testing::Values(AlpaCase{"6.7B", 4096, 32, 32, 16, 2, 4, 2},

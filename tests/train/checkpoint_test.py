@@ -11,7 +11,7 @@ import shutil
 import signal
 import time
 
-from fixture import (END_S, LONG, START_S, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
+from fixture import (END_S, LONG, SEQ_LEN, START_S, TINY, RunTest, checkpoint_files, die_with_the_test, lasting_steps, main, of_kind,
                      read_events)  # fmt: skip
 
 PAIR = (*TINY, "--lr", "1e-3", "--ranks", 2, "--plan", "dp=2,zero=1")
@@ -199,7 +199,7 @@ class Data(CheckpointTest):
 
     def test_same_data_named_again(self):
         shutil.copy(self.folder / "a.txt", self.folder / "moved.txt")
-        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt", "--seed", 1, "--seq-len", 64)
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--data", "a.txt", "--seed", 1, "--seq-len", SEQ_LEN)
         self.train("--resume", "--run-dir", "run", "--steps", 4, "--data", "moved.txt")
         self.assertEqual(list(self.steps()), [1, 2, 3, 4])
 
@@ -217,7 +217,7 @@ class Data(CheckpointTest):
 
     def test_other_samples_of_it(self):
         self.assert_refused(("--seed", 2), "--seed: got 2; want 1,")
-        self.assert_refused(("--seq-len", 32), "--seq-len: got 32; want 64,")
+        self.assert_refused(("--seq-len", 16), f"--seq-len: got 16; want {SEQ_LEN},")
         self.assert_refused(("--held-out", 0.5), "--data: got a.txt with --held-out 0.5")
         self.train("--resume", "--run-dir", "run", "--steps", 3, "--seed", 2, "--other-data")
 

@@ -14,7 +14,7 @@ import subprocess
 import time
 
 import fixture
-from fixture import END_S, START_S, TINY, LONG, RunTest, free_port, losses, main, of_kind, read_events
+from fixture import END_S, SEQ_LEN, START_S, TINY, LONG, RunTest, free_port, losses, main, of_kind, read_events
 
 OPERATION = r"(all-reduce|all-gather|reduce-scatter|send|receive|broadcast) number \d+ in group "
 PLACE = rf"(reading data|the (forward|backward) pass of micro-batch \d+|the optimizer|{OPERATION}.*|what comes between two steps)"
@@ -340,10 +340,10 @@ class BadSteps(FailureTest):
 
     def noisy(self):
         """A text that is soon known by heart, with noise in a few places: some are met after the first steps."""
-        values = [1, 2, 3, 4] * 16 * 600
+        values = [1, 2, 3, 4] * (SEQ_LEN // 4) * 600
         noise = random.Random(1)
-        for at in range(64 * 50, 64 * 600, 64 * 100):
-            values[at : at + 64] = [noise.randrange(256) for _ in range(64)]
+        for at in range(SEQ_LEN * 50, SEQ_LEN * 600, SEQ_LEN * 100):
+            values[at : at + SEQ_LEN] = [noise.randrange(256) for _ in range(SEQ_LEN)]
         self.tokens("noisy", values)
         return (*TINY, "--data", "noisy.bin", "--held-out", 0, "--lr", "3e-3", "--warmup-samples", 0, "--steps", 70,
                 "--spike", 20)  # fmt: skip

@@ -26,7 +26,8 @@ RANK_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))  # more than 1 where the program is slow, under a sanitizer
 START_S = 90 * PATIENCE  # until the first steps are done, on a machine with other work
 END_S = 60 * PATIENCE  # from a fault to the end of the run; its own limits are far below
-TINY = ("--model", "tiny", "--seq-len", "64", "--global-batch", "8")
+SEQ_LEN = 32
+TINY = ("--model", "tiny", "--seq-len", str(SEQ_LEN), "--global-batch", "8")
 LONG = ("--steps", "100000")
 
 

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from fixture import SOURCE, TEXT_MODEL, START_S, END_S, TINY, LONG, free_port, read_events, of_kind, losses, die_with_the_test, RunTest, main
+from fixture import SOURCE, TEXT_MODEL, SEQ_LEN, START_S, END_S, TINY, LONG, free_port, read_events, of_kind, losses, die_with_the_test, RunTest, main
 
 
 class Killed(RunTest):
@@ -212,8 +212,8 @@ class BadInput(RunTest):
         self.assertFalse((self.folder / "run").exists())
 
     def test_sequence_longer_than_the_data(self):
-        (self.folder / "short.txt").write_text("too short\n" * 10)
-        self.refused(r"short\.txt: got 100 tokens; want 129", "--data", "short.txt", "--run-dir", "run")
+        (self.folder / "short.txt").write_text("too short\n" * 5)
+        self.refused(rf"short\.txt: got 50 tokens; want {2 * SEQ_LEN + 1}", "--data", "short.txt", "--run-dir", "run")
 
     def test_plan_for_other_ranks(self):
         self.refused("--plan: got .* = 4 .*; want a divisor of the [12] ranks?", "--plan", "tp=4", "--run-dir", "run")
@@ -433,7 +433,7 @@ class Events(RunTest):
         for before, after in zip(events, events[1:]):
             self.assertLess(before["t"], after["t"])
         for number, event in enumerate(events[1:-2], start=1):
-            self.assertEqual((event["step"], event["samples"], event["tokens"]), (number, number * 8, number * 8 * 64))
+            self.assertEqual((event["step"], event["samples"], event["tokens"]), (number, number * 8, number * 8 * SEQ_LEN))
             self.assertEqual((event["global_batch"], event["plan"]), (8, "dp2.tp1.pp2.mb2"))
             for name in self.NUMBERS:
                 self.assertIsInstance(event[name], float, name)
