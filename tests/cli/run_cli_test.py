@@ -204,7 +204,8 @@ def main() -> int:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--bin", type=Path, default=source / "build" / "bin", help="put first on PATH")
     parser.add_argument("--source", type=Path, default=source, help="COPUS_SOURCE_DIR")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds per command")
+    patience = float(os.environ.get("TEST_PATIENCE", "1"))  # more than 1 under a sanitizer, as in tests/train/fixture.py
+    parser.add_argument("--timeout", type=float, default=60 * patience, help="seconds per command")
     parser.add_argument("--update", action="store_true", help="rewrite what fails")
     args = parser.parse_args()
     args.bin, args.source = args.bin.resolve(), args.source.resolve()
