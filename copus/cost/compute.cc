@@ -205,12 +205,15 @@ void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
       s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
                  collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
            : collectives_.time(Collective::kAllReduce, group, volume) + options_.tp_skew;
-  const Seconds exposed = one * (regions * (1 - options_.tp_overlap));
+  const bool user_buffers = s.sp && options_.precision == Precision::kFp8;
+  const double hidden =
+      user_buffers ? std::max(options_.tp_overlap, options_.tp_overlap_fp8) : options_.tp_overlap;
+  const Seconds exposed = one * (regions * (1 - hidden));
   cost.forward.tp += exposed;
   cost.backward_input.tp += exposed;
 }
 
-void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
+void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward, double experts,
                                 PieceCost& cost) const noexcept {
   if (s.recompute == Recompute::kSelective) cost.recompute.compute = core_forward;
   if (s.cp > 1) {
@@ -234,9 +237,11 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward,
   // A layer cannot be faster than the host issues it: the GPU is idle meanwhile.
   const double collectives = s.tp > 1 ? (s.sp ? 4 : 2) : 0;
   const double backward_collectives = s.sp ? 1.5 * collectives : collectives;
-  const Seconds host_forward = options_.host_layer_forward + options_.host_collective * collectives;
+  const Seconds host_experts = options_.host_expert * experts;
+  const Seconds host_forward =
+      options_.host_layer_forward + options_.host_collective * collectives + host_experts;
   const Seconds host_backward =
-      options_.host_layer_backward + options_.host_collective * backward_collectives;
+      options_.host_layer_backward + options_.host_collective * backward_collectives + host_experts;
   const Seconds ring = options_.pending_ring_step * real(s.tp - 1);
   const auto short_of = [](Seconds host, Seconds work) { return max(host - work, Seconds(0)); };
 
@@ -276,14 +281,14 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
     costs.dense = common;
     dense_mlp(s, real(model_.ffn), costs.dense);
     tensor_parallel(s, 1, costs.dense);
-    finish_layer(s, core_forward, costs.dense);
+    finish_layer(s, core_forward, 0, costs.dense);
   }
   if (model_.is_moe()) {
     costs.moe = common;
     moe_mlp(s, costs.moe);
     // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
     tensor_parallel(s, real(model_.moe.experts_per_token), costs.moe);
-    finish_layer(s, core_forward, costs.moe);
+    finish_layer(s, core_forward, real(model_.moe.experts) / real(s.ep), costs.moe);
   }
 
   const double t = tokens(s), h = real(model_.hidden), tp = real(s.tp);

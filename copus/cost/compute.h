@@ -89,7 +89,8 @@ class ComputeModel {
   void moe_mlp(const LayerShape& shape, PieceCost& cost) const noexcept;
   void norm_and_residual(const LayerShape& shape, PieceCost& cost) const noexcept;
   void tensor_parallel(const LayerShape& shape, double regions, PieceCost& cost) const noexcept;
-  void finish_layer(const LayerShape& shape, Seconds core_forward, PieceCost& cost) const noexcept;
+  void finish_layer(const LayerShape& shape, Seconds core_forward, double experts,
+                    PieceCost& cost) const noexcept;
 
   const ModelSpec& model_;
   CostOptions options_;

@@ -253,6 +253,23 @@ TEST(Layer, TakesAtLeastTheTimeThatTheHostNeedsToIssueIt) {
   EXPECT_DOUBLE_EQ(layer.recompute.compute.v, 1e-3);
 }
 
+TEST(Layer, TheHostIssuesEveryExpertThatTheRankHolds) {
+  const ModelSpec model = load_model("qwen3-30b-a3b").value();  // 128 experts
+  const ClusterSpec cluster = load_cluster("4x8xH100-80GB-SXM").value();
+  CostOptions options;
+  options.host_layer_forward = options.host_layer_backward = microseconds(1000);
+  options.host_expert = microseconds(500);
+  const ComputeModel compute(model, cluster, options);
+  LayerShape shape = shape_of(1, 16);
+  for (const std::int64_t ep : {1, 8, 32}) {
+    shape.ep = ep;
+    const PieceCost layer = compute.layer_costs(shape).moe;
+    const double host = 1e-3 + 128.0 / static_cast<double>(ep) * 500e-6;
+    EXPECT_NEAR(layer.forward.total().v, host, 1e-9) << ep;
+    EXPECT_NEAR(layer.backward().total().v, host, 1e-9) << ep;
+  }
+}
+
 TEST(Layer, TheHostIsNoLimitToALargeOne) {
   const ModelSpec model = load_model("gpt3-175b").value();
   const ClusterSpec cluster = load_cluster("1x8xA100-80GB-SXM").value();
@@ -278,6 +295,25 @@ TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
     least = forward.compute;
     most = forward.tp;
   }
+}
+
+TEST(Layer, Fp8ProductsHideTrafficOfParallelSequencesAlone) {
+  const ModelSpec model = load_model("llama-3-70b").value();
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  const auto traffic = [&](Precision precision, bool sp, double hidden_in_fp8) {
+    CostOptions options;
+    options.precision = precision;
+    options.tp_overlap = 0.25;
+    options.tp_overlap_fp8 = hidden_in_fp8;
+    LayerShape shape = shape_of(4, 4096);
+    shape.sp = sp;
+    return ComputeModel(model, cluster, options).layer_costs(shape).dense.forward.tp.v;
+  };
+  EXPECT_NEAR(traffic(Precision::kFp8, true, 0.5), traffic(Precision::kFp8, true, 0) * 0.5 / 0.75,
+              1e-12);
+  EXPECT_EQ(traffic(Precision::kFp8, true, 0.1), traffic(Precision::kFp8, true, 0)) << "not less";
+  EXPECT_EQ(traffic(Precision::kFp8, false, 0.5), traffic(Precision::kFp8, false, 0));
+  EXPECT_EQ(traffic(Precision::kBf16, true, 0.5), traffic(Precision::kBf16, true, 0));
 }
 
 TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {

@@ -106,6 +106,8 @@ const std::vector<Parameter>& calibration_parameters() {
                  [](CostOptions& o) -> double& { return o.host_layer_backward.v; }),
       host_floor("host_collective_us", 0, 5e3, 0, 1, 100,
                  [](CostOptions& o) -> double& { return o.host_collective.v; }),
+      host_floor("host_expert_us", 0, 5e3, 0, 1, 100,
+                 [](CostOptions& o) -> double& { return o.host_expert.v; }),
       framework("attention_rate", 0.1, 1.5, 1, 0.3, 0,
                 [](CostOptions& o) -> double& { return o.attention_rate; }),
       framework(
@@ -113,6 +115,8 @@ const std::vector<Parameter>& calibration_parameters() {
           1e-6),
       framework("tp_overlap", 0, 0.95, 0, 1, 0.2,
                 [](CostOptions& o) -> double& { return o.tp_overlap; }),
+      framework("tp_overlap_fp8", 0, 0.95, 0, 1, 0.2,
+                [](CostOptions& o) -> double& { return o.tp_overlap_fp8; }),
       framework("overlap_contention", 0, 1, 0.2, 1, 0.3,
                 [](CostOptions& o) -> double& { return o.overlap_contention; }),
       framework(
