@@ -13,7 +13,8 @@ TEST(AdamW, FollowsTheTextbookInDouble) {
   constexpr std::int64_t n = 40'000;  // more than one thread's share
   Tensor values = at::randn({n}), moment1 = at::zeros({n}), moment2 = at::zeros({n});
   Tensor w = values.to(at::kDouble), m = at::zeros({n}, at::kDouble), v = m.clone();
-  for (int step = 1; step <= 20; ++step) {
+  constexpr int kSteps = 20;
+  for (int step = 1; step <= kSteps; ++step) {
     const Tensor gradient = at::randn({n}).mul_(std::pow(10.0, step % 5 - 3));
     const double lr = 0.01 / step, decay = 0.1, scale = step % 2 == 0 ? 0.5 : 1.0;
     adamw_update(options, lr, decay, step, scale, values, gradient, moment1, moment2);
@@ -24,7 +25,9 @@ TEST(AdamW, FollowsTheTextbookInDouble) {
     const Tensor v_hat = v / (1 - std::pow(options.beta2, step));
     w = w - lr * (m_hat / (v_hat.sqrt() + options.eps) + decay * w);
   }
-  EXPECT_LT((values.to(at::kDouble) - w).abs().max().item<double>(), 2e-6);
+  // Each step rounds the weight, once where it is stored and once on the way there.
+  const Tensor rounded = (values.to(at::kDouble) - w).abs() / w.abs().clamp_min(1);
+  EXPECT_LT(rounded.max().item<double>(), kSteps * 0x1p-23);
 }
 
 TEST(SumOfSquares, IsExactWhereFp32SumsAreNot) {
