@@ -196,7 +196,7 @@ void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const
 // `regions`: column-then-row-parallel pairs, each an all-reduce forward and one backward; with
 // sequence parallelism a reduce-scatter and an all-gather in its place. The input that sequence
 // parallelism gathers once more for the weight gradient arrives under the input gradient: hidden.
-void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
+void ComputeModel::tensor_parallel(const LayerShape& s, double regions, TpProducts products,
                                    PieceCost& cost) const noexcept {
   if (s.tp <= 1) return;
   const GroupPlace group = place_group(s.tp, 1, gpus_per_node_);
@@ -205,7 +205,8 @@ void ComputeModel::tensor_parallel(const LayerShape& s, double regions,
       s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
                  collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
            : collectives_.time(Collective::kAllReduce, group, volume) + options_.tp_skew;
-  const bool user_buffers = s.sp && options_.precision == Precision::kFp8;
+  const bool user_buffers = products == TpProducts::kDense && s.sp && s.tp <= gpus_per_node_ &&
+                            options_.precision == Precision::kFp8;
   const double hidden =
       user_buffers ? std::max(options_.tp_overlap, options_.tp_overlap_fp8) : options_.tp_overlap;
   const Seconds exposed = one * (regions * (1 - hidden));
@@ -274,20 +275,20 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   common.forward.compute += core_forward;
   common.backward_input.compute += core_backward;
   norm_and_residual(s, common);
-  tensor_parallel(s, 1, common);
+  tensor_parallel(s, 1, TpProducts::kDense, common);
 
   const std::int64_t dense_layers = model_.layers - model_.moe_layers();
   if (dense_layers > 0) {
     costs.dense = common;
     dense_mlp(s, real(model_.ffn), costs.dense);
-    tensor_parallel(s, 1, costs.dense);
+    tensor_parallel(s, 1, TpProducts::kDense, costs.dense);
     finish_layer(s, core_forward, 0, costs.dense);
   }
   if (model_.is_moe()) {
     costs.moe = common;
     moe_mlp(s, costs.moe);
     // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
-    tensor_parallel(s, real(model_.moe.experts_per_token), costs.moe);
+    tensor_parallel(s, real(model_.moe.experts_per_token), TpProducts::kOther, costs.moe);
     finish_layer(s, core_forward, real(model_.moe.experts) / real(s.ep), costs.moe);
   }
 
@@ -295,7 +296,7 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   // Embedding: gather, and scatter-add of its gradient; partial sums over the vocabulary shards.
   costs.embedding.forward.compute = stream(Bytes(2 * element_ * t * h), 2);
   costs.embedding.backward_weight.compute = stream(Bytes((element_ + 4) * t * h), 2);
-  tensor_parallel(s, 0.5, costs.embedding);
+  tensor_parallel(s, 0.5, TpProducts::kOther, costs.embedding);
   // Head: final norm, projection, and a cross-entropy that reads and writes FP32 logits; no full
   // logits on a rank.
   const double v = real(model_.vocab) / tp;
@@ -305,7 +306,7 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   costs.head.forward.compute = matmul(t, v, h) * slowdown + stream(logits * 14.0, 4);
   costs.head.backward_input.compute = matmul(t, h, v) * slowdown + stream(logits * 8.0, 2);
   costs.head.backward_weight.compute = matmul(h, v, t) * slowdown;
-  tensor_parallel(s, 0.5, costs.head);
+  tensor_parallel(s, 0.5, TpProducts::kOther, costs.head);
   return costs;
 }
 

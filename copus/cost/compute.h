@@ -88,7 +88,11 @@ class ComputeModel {
   void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;
   void moe_mlp(const LayerShape& shape, PieceCost& cost) const noexcept;
   void norm_and_residual(const LayerShape& shape, PieceCost& cost) const noexcept;
-  void tensor_parallel(const LayerShape& shape, double regions, PieceCost& cost) const noexcept;
+  // What tensor-parallel traffic belongs to: a layer's dense products, or experts, embedding, head.
+  enum class TpProducts { kDense, kOther };
+  void tensor_parallel(const LayerShape& shape, double regions, TpProducts products,
+                       PieceCost& cost) const noexcept;
+  // `experts`: that the rank holds of this layer.
   void finish_layer(const LayerShape& shape, Seconds core_forward, double experts,
                     PieceCost& cost) const noexcept;
 

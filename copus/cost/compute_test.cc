@@ -297,23 +297,36 @@ TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
   }
 }
 
-TEST(Layer, Fp8ProductsHideTrafficOfParallelSequencesAlone) {
-  const ModelSpec model = load_model("llama-3-70b").value();
-  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
-  const auto traffic = [&](Precision precision, bool sp, double hidden_in_fp8) {
+TEST(Layer, Fp8ProductsHideTheirTrafficInANodeWithParallelSequences) {
+  const ModelSpec dense = load_model("llama-3-70b").value();
+  const ModelSpec experts = load_model("mixtral-8x7b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const auto costs = [&](const ModelSpec& model, Precision precision, std::int64_t tp, bool sp,
+                         double hidden_in_fp8) {
     CostOptions options;
     options.precision = precision;
     options.tp_overlap = 0.25;
     options.tp_overlap_fp8 = hidden_in_fp8;
-    LayerShape shape = shape_of(4, 4096);
+    LayerShape shape = shape_of(tp, 4096);
     shape.sp = sp;
-    return ComputeModel(model, cluster, options).layer_costs(shape).dense.forward.tp.v;
+    return ComputeModel(model, cluster, options).layer_costs(shape);
   };
-  EXPECT_NEAR(traffic(Precision::kFp8, true, 0.5), traffic(Precision::kFp8, true, 0) * 0.5 / 0.75,
-              1e-12);
-  EXPECT_EQ(traffic(Precision::kFp8, true, 0.1), traffic(Precision::kFp8, true, 0)) << "not less";
-  EXPECT_EQ(traffic(Precision::kFp8, false, 0.5), traffic(Precision::kFp8, false, 0));
-  EXPECT_EQ(traffic(Precision::kBf16, true, 0.5), traffic(Precision::kBf16, true, 0));
+  const auto traffic = [&](Precision precision, std::int64_t tp, bool sp, double hidden_in_fp8) {
+    return costs(dense, precision, tp, sp, hidden_in_fp8).dense.forward.tp.v;
+  };
+  EXPECT_NEAR(traffic(Precision::kFp8, 4, true, 0.5),
+              traffic(Precision::kFp8, 4, true, 0) * 0.5 / 0.75, 1e-12);
+  EXPECT_EQ(traffic(Precision::kFp8, 4, true, 0.1), traffic(Precision::kFp8, 4, true, 0));
+  EXPECT_EQ(traffic(Precision::kFp8, 4, false, 0.5), traffic(Precision::kFp8, 4, false, 0));
+  EXPECT_EQ(traffic(Precision::kFp8, 16, true, 0.5), traffic(Precision::kFp8, 16, true, 0));
+  EXPECT_EQ(traffic(Precision::kBf16, 4, true, 0.5), traffic(Precision::kBf16, 4, true, 0));
+
+  const LayerCosts half = costs(experts, Precision::kFp8, 4, true, 0.5);
+  const LayerCosts none = costs(experts, Precision::kFp8, 4, true, 0);
+  EXPECT_EQ(half.embedding.forward.tp, none.embedding.forward.tp);
+  EXPECT_EQ(half.head.forward.tp, none.head.forward.tp);
+  // Of the regions of a layer with two experts per token only attention's is one of dense products.
+  EXPECT_NEAR(half.moe.forward.tp.v, none.moe.forward.tp.v * (0.5 + 2 * 0.75) / (3 * 0.75), 1e-12);
 }
 
 TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {

@@ -33,11 +33,9 @@ TEST(FrameworkProfiles, OfTheCatalogAllLoadAndPrintBack) {
   }
 }
 
-TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaultsButForExpertsAndFp8) {
+TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaultsButInFp8) {
   CostOptions megatron = framework_profile(kDefaultFramework)->options;
-  EXPECT_GT(megatron.host_expert.v, 0);
   EXPECT_GT(megatron.tp_overlap_fp8, 0);
-  megatron.host_expert = CostOptions().host_expert;
   megatron.tp_overlap_fp8 = CostOptions().tp_overlap_fp8;
   EXPECT_EQ(options_to_json(megatron), options_to_json(CostOptions()));
 }

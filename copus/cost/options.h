@@ -53,8 +53,8 @@ struct CostOptions {
   double exposed_bucket = 0.05;
   // Share of tensor-parallel communication hidden under computation (async TP); 0: all exposed.
   double tp_overlap = 0;
-  // The same, if more, where products are FP8 and sequences are parallel: Transformer Engine, which
-  // makes such products, can exchange their pieces meanwhile (user buffers).
+  // The same, if more, for dense FP8 products in a node with sequences parallel: Transformer
+  // Engine, which makes such products, can exchange their pieces meanwhile (user buffers).
   double tp_overlap_fp8 = 0;
   // Waiting for the slowest peer and for the launch, at each exposed tensor-parallel collective.
   Seconds tp_skew = microseconds(40);
@@ -68,8 +68,8 @@ struct CostOptions {
   Seconds host_layer_backward = microseconds(500);
   // And this much longer for each tensor-parallel collective in it.
   Seconds host_collective = microseconds(0);
-  // And this much longer for each expert that it holds, forward and backward: routing, and
-  // products and casts that are launched expert by expert.
+  // And this much longer for each expert that the rank holds, forward and backward: what is
+  // launched expert by expert.
   Seconds host_expert = microseconds(0);
   // A rank's own time around the pipeline messages of one forward or backward (posting,
   // synchronising), beside their latency.
