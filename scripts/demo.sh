@@ -26,7 +26,7 @@ show plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 --swee
 
 # Training needs libtorch, and several ranks on CPUs need Gloo: a build may lack either. Any other failure is one.
 if ! "$copus" train --model tiny --ranks 2 --seq-len 32 --global-batch 4 --steps 1 --run-dir probe >/dev/null 2>why; then
-  if ! grep -q -e 'this build has no libtorch' -e 'a build with Gloo' why; then
+  if ! grep -q -e 'this build has no engine' -e 'a build with Gloo' why; then
     cat why >&2
     exit 1
   fi

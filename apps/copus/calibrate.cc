@@ -15,6 +15,7 @@
 #include "apps/copus/validate_report.h"
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 
 namespace copus {
 namespace {
@@ -45,8 +46,8 @@ LeftOut leave_out(const Outcome& outcome, const CalibrationOptions& options, con
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   const auto prices =
       cross_validate(outcome.rows, folds, options, [&](std::size_t done, std::size_t all) {
-        if (terminal) fmt::print(stderr, "\rleft out by {}: {} of {} ", by, done, all);
-        if (terminal && done == all) fmt::print(stderr, "\r{:60}\r", "");
+        if (terminal) to_stderr(fmt::format("\rleft out by {}: {} of {} ", by, done, all));
+        if (terminal && done == all) to_stderr(fmt::format("\r{:60}\r", ""));
       });
   for (std::size_t i = 0; i < prices.size(); ++i) {
     left.runs.push_back({outcome.rows[i].run, prices[i]});
@@ -221,10 +222,10 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   for (const auto& [name, keys] : networks) {
     if (keys.size() < 2) continue;
     profiles.at(name).network = Json();
-    fmt::print(stderr,
-               "copus: {} has runs of {} networks, and a profile room for one: none is "
-               "written ({})\n",
-               name, keys.size(), fmt::join(keys, "; "));
+    to_stderr(
+        fmt::format("copus: {} has runs of {} networks, and a profile room for one: none is "
+                    "written ({})\n",
+                    name, keys.size(), fmt::join(keys, "; ")));
   }
   std::error_code failed;
   fs::create_directories(folder / "frameworks", failed);

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "apps/copus/byte_progress.h"
 #include "apps/copus/common.h"
-#include "apps/copus/progress.h"
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/hf_export.h"
 #include "copus/train/checkpoint/hf_import.h"
@@ -55,7 +55,7 @@ Result<std::int64_t> parse_size(const std::string& text, const char* field) {
 }
 
 Result<HfExported> run_export_of(const ExportArgs& args, const std::string& folder,
-                                 Progress& progress) {
+                                 ByteProgress& progress) {
   HfExportOptions options;
   if (args.dtype != "bf16" && args.dtype != "fp32") {
     return make_error("--dtype: got {}; want bf16 or fp32", args.dtype);
@@ -73,7 +73,7 @@ int run_export(const ExportArgs& args) {
   const Result<CheckpointChoice> choice = choose_checkpoints(args.path);
   if (!choice) return report(choice.error());
   const std::string& folder = choice->checkpoints.back().folder;
-  Progress progress(0);
+  ByteProgress progress(0);
   const Result<HfExported> exported = run_export_of(args, folder, progress);
   progress.clear();
   if (!exported) return report(exported.error());
@@ -96,7 +96,7 @@ int run_export(const ExportArgs& args) {
 }
 
 int run_import(const ImportArgs& args) {
-  Progress progress(0);
+  ByteProgress progress(0);
   const Result<HfImported> imported =
       import_from_hf(args.folder, args.run_dir, [&](std::int64_t bytes) { progress(bytes); });
   progress.clear();

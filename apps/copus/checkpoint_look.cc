@@ -5,9 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include "apps/copus/byte_progress.h"
 #include "apps/copus/checkpoint.h"
 #include "apps/copus/common.h"
-#include "apps/copus/progress.h"
 #include "copus/base/checksum.h"
 #include "copus/base/json.h"
 #include "copus/base/text.h"
@@ -135,7 +135,7 @@ int inspect_run(const CheckpointChoice& choice, const CheckpointLookArgs& args) 
 }
 
 // What is wrong with a checkpoint, file by file; nothing where it is whole.
-std::vector<std::string> faults_of(const std::string& folder, Progress& progress,
+std::vector<std::string> faults_of(const std::string& folder, ByteProgress& progress,
                                    std::int64_t& read) {
   const Result<Manifest> manifest = read_manifest(folder);
   if (!manifest) return {manifest.error().message};
@@ -175,7 +175,7 @@ int verify_checkpoints(const CheckpointLookArgs& args) {
   if (!choice) return report(choice.error());
   Json list = Json::array();
   bool all_whole = true;
-  Progress progress(0);
+  ByteProgress progress(0);
   std::int64_t read = 0;
   for (const PublishedCheckpoint& each : choice->checkpoints) {
     const std::int64_t before = read;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 #include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
 
@@ -51,7 +52,7 @@ const CLI::Validator& not_empty() {
   return validator;
 }
 
-void add_job_options(CLI::App& command, JobArgs& args, bool required) {
+void add_job_options(CLI::App& command, JobArgs& args, bool required, const char* batch_help) {
   command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")
       ->required(required)
       ->check(not_empty());
@@ -64,8 +65,7 @@ void add_job_options(CLI::App& command, JobArgs& args, bool required) {
       .add_option("--seq-len", args.seq_len,
                   "tokens per sequence (default: the model's positions, at most 4096)")
       ->check(not_empty());
-  command.add_option("--global-batch", args.global_batch, "sequences per step (default: 1024)")
-      ->check(not_empty());
+  command.add_option("--global-batch", args.global_batch, batch_help)->check(not_empty());
   command
       .add_option("--precision", args.precision,
                   "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)")
@@ -158,7 +158,7 @@ int report(const Error& error) {
   // One line whatever the value was that the message quotes.
   std::string line = error.message;
   for (char& c : line) c = std::iscntrl(static_cast<unsigned char>(c)) != 0 ? ' ' : c;
-  fmt::print(stderr, "copus: error: {}\n", line);
+  to_stderr(fmt::format("copus: error: {}\n", line));
   return kBadInput;
 }
 
@@ -183,6 +183,19 @@ Result<void> write_file(const std::string& path, const std::string& content) {
                     human_bytes(static_cast<double>(content.size())));
 }
 
+Result<void> check_one_on_stdout(std::initializer_list<OutputFile> files, bool json) {
+  const char* first = nullptr;
+  for (const auto& [option, path] : files) {
+    if (path != "-") continue;
+    if (json) return make_error("{}: got - with --json; want a file, or no --json", option);
+    if (first != nullptr) {
+      return make_error("{}: got - with {} -; want a file for one of them", option, first);
+    }
+    first = option;
+  }
+  return {};
+}
+
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
   Json json;
   json["step_time_s"] = estimate.time.v;
@@ -204,7 +217,7 @@ Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
 
 std::string describe(const Workload& job, const std::string& batch) {
   const std::string network =
-      job.cluster.nodes > 1 ? fmt::format(", {:.0f} Gb/s per node",
+      job.cluster.nodes > 1 ? fmt::format(", {:g} Gb/s per node",
                                           job.cluster.network.node_bandwidth / gigabits_per_s(1))
                             : "";
   return fmt::format("{} ({} parameters) on {} ({} GPU{}{})\n{} x {} tokens, {}", job.model.name,

@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "copus/base/json.h"
@@ -49,7 +51,8 @@ const CLI::Validator& not_empty();
 
 // Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and
 // --json. `required`: --model and --cluster must be on the command line.
-void add_job_options(CLI::App& command, JobArgs& args, bool required = true);
+void add_job_options(CLI::App& command, JobArgs& args, bool required = true,
+                     const char* batch_help = "sequences per step (default: 1024)");
 // `cluster`: this one, whatever --cluster says.
 Result<Workload> load_job(const JobArgs& args,
                           const std::optional<ClusterSpec>& cluster = std::nullopt);
@@ -65,6 +68,13 @@ int report(const Error& error);
 // Writes a whole file or none: to a temporary name first, then renamed. `path` may be "-" for
 // standard output.
 Result<void> write_file(const std::string& path, const std::string& content);
+
+// Standard output has room for one: a file that is "-", or the JSON.
+struct OutputFile {
+  const char* option;
+  std::string_view path;
+};
+Result<void> check_one_on_stdout(std::initializer_list<OutputFile> files, bool json);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
 // "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.

@@ -19,6 +19,7 @@ Result<int> run(CLI::App& command, CompareArgs& args, const std::vector<std::str
   ConfigRules rules;
   rules.others = &unused;
   if (!args.config.empty()) COPUS_TRY_VOID(apply_config(command, args.config, rules));
+  COPUS_TRY_VOID(check_one_on_stdout({{"--plot", args.plot}}, args.job.json));
   std::int64_t seeds = args.simulate ? 5 : 3;
   if (!args.seeds.empty()) {
     COPUS_TRY(seeds, parse_integer(args.seeds, "--seeds", 1, 1000));
@@ -59,10 +60,13 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::vector<std::s
           "--policies", a.policies,
           "static, static:BATCH, cbs-pessimistic, cbs-optimistic, copus, copus-plain, "
           "copus-lr-aware, copus-batch, "
-          "copus-free-switch, oracle (default: the paper's, copus both ways, and the oracle)")
+          "copus-free-switch, oracle (default: the paper's, copus both ways, and the oracle; live: "
+          "static, cbs-*, copus)")
       ->delimiter(',')
       ->check(not_empty());
-  command->add_option("--losses", a.losses, "losses to reach, in nats (default: 5, 4.5, 4, 3.5, 3)")
+  command
+      ->add_option("--losses", a.losses,
+                   "losses to reach, in nats (default: 5, 4.5, 4, 3.5, 3; live: required)")
       ->delimiter(',')
       ->check(not_empty());
   text("--seeds", a.seeds, "runs of each policy (default: 5, live 3)");
@@ -73,7 +77,8 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::vector<std::s
   live("--run-dir", a.run_dir, "a folder for the runs, one each (default: runs/compare-TIME)");
   live("--limit", a.limit, "longest time of one run (default: 10m)");
   text("--window", a.window, "samples that a run's loss is the mean of (default: 1024)");
-  add_job_options(*command, a.job, /*required=*/false);
+  add_job_options(*command, a.job, /*required=*/false,
+                  "sequences per step where runs that adapt begin (default: 16)");
   add_policy_options(*command, a.policy);
   const auto world = [&](const char* flag, std::string& value, const char* help) {
     return text(flag, value, help)->group("The simulated world");

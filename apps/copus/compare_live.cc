@@ -10,6 +10,7 @@
 #include "apps/copus/compare.h"
 #include "apps/copus/compare_run.h"
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 
 namespace copus {
 namespace {
@@ -181,10 +182,11 @@ Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
         late_plan = layout_text(run);
       runs[p].push_back(run.outcome());
       const SimOutcome& outcome = runs[p].back();
-      fmt::print(stderr, "seed {}  {:18} {}, {} samples, {} switches\n", seed, policies[p].name,
-                 outcome.reached ? fmt::format("{:.1f} s", outcome.crossings.back().t)
-                                 : fmt::format("not reached (loss {:.3f})", run.smoothed()),
-                 outcome.samples, outcome.switches);
+      to_stderr(fmt::format("seed {}  {:18} {}, {} samples, {} switches\n", seed, policies[p].name,
+                            outcome.reached
+                                ? fmt::format("{:.1f} s", outcome.crossings.back().t)
+                                : fmt::format("not reached (loss {:.3f})", run.smoothed()),
+                            outcome.samples, outcome.switches));
     }
   }
   CompareReport report;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/byte_progress.h"
 #include "apps/copus/common.h"
-#include "apps/copus/progress.h"
 #include "copus/base/text.h"
 #include "copus/train/data/builtin_corpus.h"
 #include "copus/train/data/documents.h"
@@ -58,7 +58,7 @@ int run_tokenize(const DataArgs& args) {
   const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(args.tokenizer);
   if (!tokenizer) return report(tokenizer.error());
   const std::string prefix = token_file_prefix(args.output);
-  Progress progress(total_size(args.inputs));
+  ByteProgress progress(total_size(args.inputs));
   TokenizeOptions options;
   options.split = *split;
   options.append_end = args.append_eod;

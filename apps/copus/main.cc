@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -44,6 +47,17 @@ copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
   return {};
 }
 
+// An answer that did not arrive is none. A reader that went away wanted no more of it.
+int answered(int exit_code) {
+  errno = 0;
+  const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  const int reason = errno;
+  if (arrived || reason == EPIPE || exit_code != copus::kOk) return exit_code;
+  return copus::report(
+      copus::make_error("standard output: cannot be written{}",
+                        reason == 0 ? "" : fmt::format(" ({})", std::strerror(reason))));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -80,11 +94,12 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return answered(app.exit(error));  // --help, --version
     return copus::report(copus::make_error("{} (copus --help shows how)", error.what()));
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "copus: error: out of memory\n");
-    return copus::kBadInput;
+    return copus::report(copus::make_error("out of memory"));
+  } catch (const std::exception& error) {  // such as standard output that cannot be written
+    return copus::report(copus::make_error("{}", error.what()));
   }
-  return exit_code;
+  return answered(exit_code);
 }

@@ -10,6 +10,7 @@
 
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 #include "copus/interop/megatron_args.h"
 #include "copus/tuner/search.h"
 
@@ -195,11 +196,11 @@ int run(const PlanArgs& args) {
   if (isatty(STDERR_FILENO) != 0) {
     request.progress = [&](std::int64_t seen) {
       progress_shown = true;
-      fmt::print(stderr, "\r{:.0f}M plans searched …", static_cast<double>(seen) / 1e6);
+      to_stderr(fmt::format("\r{:.0f}M plans searched …", static_cast<double>(seen) / 1e6));
     };
   }
   const SearchResult found = search(model, request);
-  if (progress_shown) fmt::print(stderr, "\r\033[K");
+  if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
     const Result<void> pins = check_pins(*job, request.fixed);
     if (!pins) return report(pins.error());

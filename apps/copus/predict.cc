@@ -70,8 +70,8 @@ void print_text(const Workload& job, const StepModel& model, const ParallelPlan&
 }
 
 int run(const PredictArgs& args) {
-  if (args.trace == "-" && args.job.json) {
-    return report(make_error("--trace: got - with --json; want a file, or no --json"));
+  if (const auto one = check_one_on_stdout({{"--trace", args.trace}}, args.job.json); !one) {
+    return report(one.error());
   }
   const Result<Workload> job = load_job(args.job);
   if (!job) return report(job.error());

@@ -211,6 +211,8 @@ Result<void> write_files(const TrafficArgs& args, const Workload& job, const Par
 }
 
 Result<int> run(const TrafficArgs& args) {
+  COPUS_TRY_VOID(check_one_on_stdout(
+      {{"--csv", args.csv}, {"--pattern", args.pattern}, {"--svg", args.svg}}, args.job.json));
   COPUS_TRY(const Workload job, load_job(args.job));
   COPUS_TRY(const ParallelPlan plan, load_plan(args.plan, job));
   COPUS_TRY(const double skew, parse_skew(args.skew));

@@ -78,15 +78,18 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
         {"pause_s", outcome.pause_s},
         {"run_dir", run.run_dir}};
     fmt::print("{}\n", out.dump(2));
-  } else {
-    fmt::print("{}", outcome.summary);
-    fmt::print(
-        "{} steps, {} samples, loss {:.4f}{}; {:.1f} s, {:.0f} tokens/s; {}\n", outcome.steps,
-        outcome.samples, outcome.loss,
-        outcome.held_out_loss ? fmt::format(", held-out {:.4f}", *outcome.held_out_loss) : "",
-        outcome.seconds, outcome.tokens_per_s, run.run_dir);
+    return;
   }
+  const std::string held_out =
+      outcome.held_out_loss ? fmt::format(", held-out {:.4f}", *outcome.held_out_loss) : "";
+  const std::string text =
+      fmt::format("{}{} steps, {} samples, loss {:.4f}{}; {:.1f} s, {:.0f} tokens/s; {}\n",
+                  outcome.summary, outcome.steps, outcome.samples, outcome.loss, held_out,
+                  outcome.seconds, outcome.tokens_per_s, run.run_dir);
+  std::fputs(text.c_str(), stdout);
+  // Lines for a person may be lost on the way: the run is what was asked for, and it is recorded.
   std::fflush(stdout);
+  std::clearerr(stdout);
 }
 
 Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironment& who) {

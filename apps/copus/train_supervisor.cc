@@ -12,6 +12,7 @@
 
 #include "apps/copus/common.h"
 #include "copus/base/remove_tree.h"
+#include "copus/base/to_stderr.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/stall.h"
 #include "copus/train/health/watchdog.h"
@@ -27,7 +28,7 @@ int run_failed(const std::string& message) {
 
 namespace {
 
-void say(const std::string& text) { fmt::print(stderr, "copus: {}\n", text); }
+void say(const std::string& text) { to_stderr(fmt::format("copus: {}\n", text)); }
 
 // The backstop for ranks that nobody waits for: all of them stopped, or the only one. Whoever does
 // wait finds out first.
@@ -177,6 +178,8 @@ void set_option(std::vector<std::string>& command, const std::string& name,
 
 int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
                    const RestartOptions& options, std::vector<std::string> command) {
+  // Between two attempts too.
+  std::signal(SIGPIPE, SIG_IGN);
   // What every rank would complain of, said once; the directory last, so that nothing is left by
   // what failed.
   const Result<double> timeout_s = collective_timeout_s(args);

@@ -168,14 +168,7 @@ Result<void> check_outputs(const ValidateArgs& args) {
     return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
                       args.out.empty() ? "--plot" : "--out");
   }
-  if (args.json && (args.out == "-" || args.plot == "-")) {
-    return make_error("{}: got - with --json; want a file, or no --json",
-                      args.out == "-" ? "--out" : "--plot");
-  }
-  if (args.out == "-" && args.plot == "-") {
-    return make_error("--plot: got - with --out -; want a file for one of them");
-  }
-  return {};
+  return check_one_on_stdout({{"--out", args.out}, {"--plot", args.plot}}, args.json);
 }
 
 Result<int> run(const ValidateArgs& args) {

@@ -1,6 +1,7 @@
 // LiveJob's checkpoints: when the run waits for them, what is kept beside, what is written down.
 #include "copus/base/checksum.h"
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 #include "copus/train/agree.h"
 #include "copus/train/live_job.h"
 
@@ -54,7 +55,7 @@ Result<void> LiveJob::record_save(const SaveOutcome& saved) {
     const std::string text =
         fmt::format("CHECKPOINT OF STEP {} NOT SAVED: {}", saved.step, saved.error);
     if (recorder_ != nullptr) say(text);
-    if (recorder_ == nullptr) fmt::print(stderr, "{}\n", text);
+    if (recorder_ == nullptr) to_stderr(text + "\n");
   }
   if (!saved.warning.empty()) say(fmt::format("step {}  {}", saved.step, saved.warning));
   if (recorder_ == nullptr) return {};

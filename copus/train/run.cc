@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/watchdog.h"
 #include "copus/train/live_job.h"
@@ -129,9 +130,11 @@ WatchdogOptions watching(const Rendezvous& where) {
   WatchdogOptions options;
   options.limit_s = std::chrono::duration<double>(where.timeout).count();
   options.world_size = where.world_size;
-  options.say = [](const std::string& line) { fmt::print(stderr, "copus: stalled: {}\n", line); };
+  options.say = [](const std::string& line) {
+    to_stderr(fmt::format("copus: stalled: {}\n", line));
+  };
   options.give_up = [](const std::string& line) {
-    fmt::print(stderr, "copus: error: {}\n", line);
+    to_stderr(fmt::format("copus: error: {}\n", line));
     std::_Exit(1);  // the thread that stands still cannot be asked to end
   };
   return options;

@@ -164,7 +164,7 @@ std::string scope_key(ParameterScope scope, const ClusterSpec& cluster,
   const std::string family = gpu_family(cluster.gpu.name);
   if (scope == ParameterScope::kGpu) return family;
   if (scope == ParameterScope::kFramework) return profile.name;
-  return fmt::format("{}, {:.0f} Gb/s, {}", family,
+  return fmt::format("{}, {:g} Gb/s, {}", family,
                      cluster.network.node_bandwidth / gigabits_per_s(1), profile.name);
 }
 

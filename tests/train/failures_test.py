@@ -99,6 +99,18 @@ class Restarted(FailureTest):
         run.wait(START_S + END_S)
         self.assertEqual(run.code, 0, run.err)
 
+    def test_nobody_listens(self):
+        """A terminal that has gone, as of a dropped ssh, or a log on a full disk."""
+        for name, stderr in ("gone", subprocess.STDOUT), ("full", open("/dev/full", "wb")):  # noqa: SIM115
+            with self.subTest(name):
+                run = self.start(*self.ARGS, "--max-restarts", 1, "--run-dir", name, stdout=subprocess.PIPE, stderr=stderr)
+                run.process.stdout.close()
+                self.wait_for_step(run, 12, name)
+                os.kill(self.pid_of(1), signal.SIGKILL)
+                run.wait(START_S + END_S)
+                self.assertEqual(run.code, 0)
+                self.assertEqual(len(of_kind(self.folder / name, "restart")), 1)
+
     def test_no_progress_ends_it(self):
         self.tokens("rare", [7] * 300 + [300] * 65 + [7] * 6000)
         run = self.train(*TINY, *LONG, "--data", "rare.bin", "--held-out", 0, "--ranks", 2, "--max-restarts", 50,

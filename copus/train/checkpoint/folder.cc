@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -101,6 +102,15 @@ Result<void> publish(const std::string& partial, const std::string& run_dir,
   COPUS_TRY_VOID(
       write_whole_file((fs::path(partial) / kManifestName).string(), print_manifest(manifest)));
   COPUS_TRY_VOID(sync_folder(partial));
+  // One of the same step changes places with the new one, so that there is a whole one at every
+  // instant, and goes then. Where the file system cannot do that (NFS), it goes first.
+  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
+    COPUS_TRY_VOID(sync_folder(checkpoints_folder(run_dir)));
+    std::error_code error;
+    remove_tree(partial, error);
+    if (error) return make_error("{}: cannot be removed: {}", partial, error.message());
+    return {};
+  }
   std::error_code error;
   if (fs::exists(folder, error)) COPUS_TRY_VOID(remove_checkpoint(run_dir, manifest.step));
   if (::rename(partial.c_str(), folder.c_str()) != 0) return failed(folder, "published", errno);

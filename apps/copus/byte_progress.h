@@ -9,24 +9,25 @@
 #include <string>
 
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 
 namespace copus {
 
-class Progress {
+class ByteProgress {
  public:
   // `total` in bytes; 0: not known.
-  explicit Progress(double total) : shown_(::isatty(STDERR_FILENO) == 1), total_(total) {}
+  explicit ByteProgress(double total) : shown_(::isatty(STDERR_FILENO) == 1), total_(total) {}
 
   void operator()(std::int64_t bytes) {
     const auto now = std::chrono::steady_clock::now();
     if (!shown_ || now - last_ < std::chrono::milliseconds(200)) return;
     last_ = now;
     const std::string of = total_ > 0 ? " of " + human_bytes(total_) : std::string();
-    fmt::print(stderr, "\r{}{}   ", human_bytes(static_cast<double>(bytes)), of);
+    to_stderr(fmt::format("\r{}{}   ", human_bytes(static_cast<double>(bytes)), of));
     begun_ = true;
   }
   void clear() const {
-    if (begun_) fmt::print(stderr, "\r{:40}\r", "");
+    if (begun_) to_stderr(fmt::format("\r{:40}\r", ""));
   }
 
  private:
