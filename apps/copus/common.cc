@@ -1,18 +1,16 @@
 #include "apps/copus/common.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/base/whole_file.h"
 #include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
 
@@ -167,19 +165,9 @@ Result<void> write_file(const std::string& path, const std::string& content) {
     std::fwrite(content.data(), 1, content.size(), stdout);
     return {};
   }
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::ofstream out(temporary, std::ios::binary);
-  out.write(content.data(), static_cast<std::streamsize>(content.size()));
-  out.close();
-  std::error_code failed;
-  if (out) {
-    std::filesystem::rename(temporary, path, failed);
-    if (!failed) return {};
-  }
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  return make_error("{}: cannot be written{}; want a writable path with room for {}", path,
-                    failed ? " (" + failed.message() + ")" : "",
+  const Result<void> written = write_whole_file(path, content);
+  if (written) return {};
+  return make_error("{}; want a writable path with room for {}", written.error().message,
                     human_bytes(static_cast<double>(content.size())));
 }
 

@@ -65,8 +65,7 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
 // "copus: error: …" on standard error; returns kBadInput.
 int report(const Error& error);
 
-// Writes a whole file or none: to a temporary name first, then renamed. `path` may be "-" for
-// standard output.
+// write_whole_file(), or to standard output where `path` is "-".
 Result<void> write_file(const std::string& path, const std::string& content);
 
 // Standard output has room for one: a file that is "-", or the JSON.

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "copus/base/checksum.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -26,16 +28,6 @@ Result<void> read_all(int fd, std::int64_t at, std::span<std::byte> out, const s
     if (n == 0) return make_error("{}: ends at byte {}; want {} more", path, at, out.size());
     out = out.subspan(static_cast<std::size_t>(n));
     at += n;
-  }
-  return {};
-}
-
-Result<void> write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed(path, "written");
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
   return {};
 }
@@ -108,7 +100,10 @@ struct SafetensorsWriter::State {
     while (!data.empty()) {
       const auto piece = data.first(std::min(kPiece, data.size()));
       sum.add(piece);
-      COPUS_TRY_VOID(write_all(fd, piece, path));
+      const std::string_view text(reinterpret_cast<const char*>(piece.data()), piece.size());
+      if (const int reason = write_all(fd, text); reason != 0) {
+        return make_error("{}: cannot be written: {}", path, std::strerror(reason));
+      }
       bytes += static_cast<std::int64_t>(piece.size());
       data = data.subspan(piece.size());
     }

@@ -13,6 +13,7 @@
 
 #include "copus/base/remove_tree.h"
 #include "copus/base/text.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -163,33 +164,6 @@ Result<void> clean_leftovers(const std::string& run_dir) {
     if (error) return make_error("{}: cannot be removed: {}", path, error.message());
   }
   return {};
-}
-
-Result<void> write_whole_file(const std::string& path, const std::string& content) {
-  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return failed(path, "written", errno);
-  int reason = 0;
-  for (std::string_view left = content; !left.empty() && reason == 0;) {
-    const ssize_t n = ::write(fd, left.data(), left.size());
-    if (n > 0) left.remove_prefix(static_cast<std::size_t>(n));
-    if (n < 0 && errno != EINTR) reason = errno;
-  }
-  if (reason == 0 && ::fsync(fd) != 0) reason = errno;
-  if (::close(fd) != 0 && reason == 0) reason = errno;
-  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
-  if (reason == 0) return {};
-  ::unlink(beside.c_str());
-  return failed(path, "written", reason);
-}
-
-Result<void> sync_folder(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return failed(folder, "opened", errno);
-  const int reason = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
-  if (reason == 0) return {};
-  return failed(folder, "written", reason);
 }
 
 }  // namespace copus

@@ -53,9 +53,4 @@ Result<void> set_aside(const std::string& run_dir, const std::string& folder);
 // Removes what a save or a removal that was cut short has left. REQUIRES: nobody saves here now.
 Result<void> clean_leftovers(const std::string& run_dir);
 
-// Whole file or none, on disk when this returns.
-Result<void> write_whole_file(const std::string& path, const std::string& content);
-// What the folder's names lead to survives a crash.
-Result<void> sync_folder(const std::string& folder);
-
 }  // namespace copus

@@ -11,6 +11,7 @@
 #include "copus/base/check.h"
 #include "copus/base/json.h"
 #include "copus/base/remove_tree.h"
+#include "copus/base/whole_file.h"
 #include "copus/interop/half_floats.h"
 #include "copus/interop/hf_config_writer.h"
 #include "copus/interop/hf_weights.h"

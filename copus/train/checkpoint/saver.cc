@@ -13,6 +13,7 @@
 #include "copus/base/checksum.h"
 #include "copus/base/remove_tree.h"
 #include "copus/base/seconds_since.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {

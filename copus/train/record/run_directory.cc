@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "copus/base/whole_file.h"
+
 namespace copus {
 namespace {
 
@@ -21,18 +23,6 @@ constexpr const char* kEvents = "events.jsonl";
 
 std::string inside(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
-}
-
-// 0, or the errno of the write that failed. Regular files take a text in one write unless the disk
-// fills up or a limit is met; the next write then says which.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
-    if (n == 0) return EIO;
-    if (n < 0 && errno != EINTR) return errno;
-  }
-  return 0;
 }
 
 Result<off_t> size_of(int fd, const std::string& path) {
@@ -130,18 +120,7 @@ RunDirectory::~RunDirectory() {
 }
 
 Result<void> RunDirectory::write_text(const std::string& name, const std::string& content) const {
-  const std::string path = inside(path_, name);
-  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return make_error("{}: cannot be written: {}", path, std::strerror(errno));
-  int reason = write_all(fd, content);
-  // On disk before the name points to it: a crash leaves the old content or the new.
-  if (reason == 0 && ::fsync(fd) != 0) reason = errno;
-  if (::close(fd) != 0 && reason == 0) reason = errno;
-  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
-  if (reason == 0) return {};
-  ::unlink(beside.c_str());
-  return make_error("{}: cannot be written: {}", path, std::strerror(reason));
+  return write_whole_file(inside(path_, name), content);
 }
 
 Result<void> RunDirectory::append_event(const Json& event) {

@@ -1,0 +1,81 @@
+#include "copus/base/whole_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace copus {
+namespace {
+
+// The file that `path` means: behind links, also where the last one leads to nothing yet.
+std::string behind_links(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::path at = path;
+  for (int hops = 0; hops < 40 && std::filesystem::is_symlink(at, failed); ++hops) {
+    const std::filesystem::path to = std::filesystem::read_symlink(at, failed);
+    if (failed) break;
+    at = at.parent_path() / to;
+  }
+  return at.string();
+}
+
+bool is_no_file(const std::string& path) {
+  struct stat found = {};
+  return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
+}
+
+int write_in_place(const std::string& path, std::string_view content) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int reason = write_all(fd, content);
+  return ::close(fd) != 0 && reason == 0 ? errno : reason;
+}
+
+int write_and_rename(const std::string& path, std::string_view content) {
+  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return errno;
+  int reason = write_all(fd, content);
+  if (reason == 0 && ::fsync(fd) != 0) reason = errno;
+  if (::close(fd) != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason != 0) ::unlink(beside.c_str());
+  return reason;
+}
+
+}  // namespace
+
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO;  // nothing written and nothing said: it would go on forever
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+Result<void> write_whole_file(const std::string& path, std::string_view content) {
+  const int reason = is_no_file(path) ? write_in_place(path, content)
+                                      : write_and_rename(behind_links(path), content);
+  if (reason == 0) return {};
+  return make_error("{}: cannot be written: {}", path, std::strerror(reason));
+}
+
+Result<void> sync_folder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int reason = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
+  if (reason == 0) return {};
+  return make_error("{}: cannot be {}: {}", folder, fd < 0 ? "opened" : "synced",
+                    std::strerror(reason));
+}
+
+}  // namespace copus
