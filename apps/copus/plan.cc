@@ -17,10 +17,13 @@
 namespace copus {
 namespace {
 
+// What published steps of Megatron-LM are predicted within, on average (docs/accuracy.md).
+constexpr double kNearTie = 0.03;
+
 struct PlanArgs {
   JobArgs job;
   std::string fix;
-  std::string top = "10";
+  std::string top;
   bool variants = false;
   std::string sweep_batch;
   std::string emit;
@@ -65,7 +68,7 @@ std::string why_nothing(const StepModel& model, const SearchResult& found) {
 // alone.
 Result<void> check_pins(const Workload& job, const PartialPlan& fixed) {
   // What is not pinned counts as one here, so each product below is of pinned counts alone.
-  ParallelPlan plan = fixed.plan;
+  ParallelPlan plan = with_implied_stages(fixed, fixed.plan.pp);
   const std::int64_t gpus = job.cluster.gpus();
   const auto pinned = static_cast<double>(plan.tp) * static_cast<double>(plan.cp) *
                       static_cast<double>(plan.pp) * static_cast<double>(plan.dp);
@@ -98,6 +101,14 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
              bar_legend());
   if (found.plans.size() > 1)
     fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
+  const auto close = std::count_if(found.plans.begin(), found.plans.end(), [&](const auto& plan) {
+    return plan.estimate.time < found.plans[0].estimate.time * (1 + kNearTie);
+  });
+  if (close > 1) {
+    fmt::print(
+        "The first {} are within {:.0f}%: closer than predictions are exact, so time them.\n",
+        close, 100 * kNearTie);
+  }
   if (!usual) {
     fmt::print(
         "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits and "
@@ -135,15 +146,18 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   Json json;
   json["sweep"] = Json::array();
   std::string last_layout;
-  bool any = false;
+  bool any = false, any_searched = false;
   for (const std::int64_t batch : *batches) {
     const StepModel model(job.model, job.cluster, job.seq_len, batch, job.options);
     const SearchResult found = search(model, request);
+    any_searched = any_searched || found.searched > 0;
     Json point;
     point["global_batch"] = batch;
     if (found.plans.empty()) {
       rows.push_back({std::to_string(batch), "nothing fits or divides", "", "", "", "", ""});
       point["plan"] = nullptr;
+      point["estimate"] = nullptr;
+      point["why"] = why_nothing(model, found);
     } else {
       any = true;
       const RankedPlan& best = found.plans.front();
@@ -156,6 +170,13 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
       point.update(entry_to_json(model, best));
     }
     json["sweep"].push_back(point);
+  }
+  if (!any_searched) {
+    Workload first = job;
+    first.global_batch = batches->front();
+    if (const Result<void> pins = check_pins(first, request.fixed); !pins) {
+      return report(pins.error());
+    }
   }
   if (args.job.json) {
     fmt::print("{}\n", json.dump(2));
@@ -175,7 +196,8 @@ int run(const PlanArgs& args) {
   if (!job) return report(job.error());
   SearchRequest request;
   request.variants = args.variants;
-  const Result<std::int64_t> top = parse_integer(args.top, "--top", 1, 10'000);
+  const Result<std::int64_t> top =
+      parse_integer(args.top.empty() ? "10" : args.top, "--top", 1, 10'000);
   if (!top) return report(top.error());
   request.top = *top;
   if (!args.fix.empty()) {
@@ -189,7 +211,14 @@ int run(const PlanArgs& args) {
   if (!args.emit.empty() && !args.sweep_batch.empty()) {
     return report(make_error("--emit: got it with --sweep-batch; want one of the two"));
   }
-  if (!args.sweep_batch.empty()) return run_sweep(args, *job, request);
+  if (!args.sweep_batch.empty()) {
+    for (const auto& [option, given] : {std::pair{"--global-batch", !args.job.global_batch.empty()},
+                                        {"--top", !args.top.empty()},
+                                        {"--variants", args.variants}}) {
+      if (given) to_stderr(fmt::format("copus: {}: not used by --sweep-batch\n", option));
+    }
+    return run_sweep(args, *job, request);
+  }
 
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
   bool progress_shown = false;
@@ -225,10 +254,10 @@ int run(const PlanArgs& args) {
     if (!flags) return report(flags.error());
     if (args.job.json) {
       Json json;
-      json["megatron_args"] = *flags;
+      json["megatron_args"] = argument_words(*flags);
       fmt::print("{}\n", json.dump(2));
     } else {
-      for (const std::string& flag : *flags) fmt::print("{}\n", flag);
+      for (const std::string& flag : *flags) fmt::print("{}\n", shell_line(flag));
     }
     return kOk;
   }

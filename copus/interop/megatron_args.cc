@@ -19,7 +19,8 @@ std::string pipeline_layout(const ParallelPlan& plan) {
   return layout;
 }
 
-void add_model(const ModelSpec& m, std::int64_t seq_len, std::vector<std::string>& args) {
+void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
+               std::vector<std::string>& args) {
   args.push_back(fmt::format("--num-layers {}", m.layers));
   args.push_back(fmt::format("--hidden-size {}", m.hidden));
   args.push_back(fmt::format("--ffn-hidden-size {}", m.ffn));
@@ -61,9 +62,11 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, std::vector<std::string
     args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
     args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
     // What the cost model prices: tokens sent to their experts, and one grouped product for all of
-    // them.
+    // them, which Megatron-LM has in BF16 alone.
     args.push_back("--moe-token-dispatcher-type alltoall");
-    args.push_back("--moe-grouped-gemm");
+    if (precision == Precision::kBf16 || precision == Precision::kFp8) {
+      args.push_back("--moe-grouped-gemm");
+    }
     if (m.moe.router_correction_bias) {
       args.push_back("--moe-router-score-function sigmoid");
       args.push_back("--moe-router-enable-expert-bias");
@@ -73,7 +76,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, std::vector<std::string
                                  m.moe.shared_experts * m.moe.expert_ffn));
     }
     if (m.moe.first_dense_layers > 0) {
-      args.push_back(fmt::format("--moe-layer-freq '([0]*{}+[1]*{})'", m.moe.first_dense_layers,
+      args.push_back(fmt::format("--moe-layer-freq ([0]*{}+[1]*{})", m.moe.first_dense_layers,
                                  m.moe_layers()));
     }
   }
@@ -88,13 +91,20 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
                       to_string(plan.schedule));
   }
+  if (model.is_moe() && plan.tp > 1 && !plan.sp) {
+    return make_error("sp: got 0 with tp={} and experts; Megatron-LM trains those with 1", plan.tp);
+  }
+  if (plan.ep > 1 && options.precision == Precision::kFp16) {
+    return make_error("ep: got {} in fp16; Megatron-LM trains experts in parallel in bf16 or fp32",
+                      plan.ep);
+  }
   std::vector<std::string> args;
-  add_model(model, seq_len, args);
+  add_model(model, seq_len, options.precision, args);
   args.push_back(fmt::format("--seq-length {}", seq_len));
   args.push_back(fmt::format("--tensor-model-parallel-size {}", plan.tp));
   args.push_back(fmt::format("--pipeline-model-parallel-size {}", plan.pp));
   if (!plan.stage_layers.empty()) {
-    args.push_back(fmt::format("--pipeline-model-parallel-layout '{}'", pipeline_layout(plan)));
+    args.push_back(fmt::format("--pipeline-model-parallel-layout {}", pipeline_layout(plan)));
   } else if (plan.vp > 1) {
     args.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.vp));
   }
@@ -120,6 +130,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     args.push_back("--use-megatron-fsdp");
     args.push_back(fmt::format("--data-parallel-sharding-strategy {}",
                                plan.zero == 2 ? "optim_grads" : "optim_grads_params"));
+    args.push_back("--ckpt-format fsdp_dtensor");  // it takes no other
   }
   if (overlap) args.push_back("--overlap-grad-reduce");
   if (overlap && plan.zero >= 1) args.push_back("--overlap-param-gather");
@@ -138,6 +149,23 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
       break;
   }
   return args;
+}
+
+std::vector<std::string> argument_words(const std::vector<std::string>& args) {
+  std::vector<std::string> words;
+  for (const std::string& arg : args) {
+    const std::size_t space = arg.find(' ');
+    words.push_back(arg.substr(0, space));
+    if (space != std::string::npos) words.push_back(arg.substr(space + 1));
+  }
+  return words;
+}
+
+std::string shell_line(const std::string& arg) {
+  const std::size_t space = arg.find(' ');
+  if (space == std::string::npos || arg.find_first_of("|*()[]$&;<>'\"\\", space) == arg.npos)
+    return arg;
+  return fmt::format("{} '{}'", arg.substr(0, space), arg.substr(space + 1));
 }
 
 }  // namespace copus

@@ -98,14 +98,14 @@ TEST(MegatronArgs, OfAnInterleavedPlanCountItsVirtualStages) {
 
 TEST(MegatronArgs, OfAnUnevenSplitDrawItsLayout) {
   const Flags flags = flags_of("tiny", "pp=3,split=1-2-1");
-  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout 'Et|tt|tL'"));
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|tL"));
   EXPECT_TRUE(has(flags, "--pipeline-model-parallel-size 3"));
 }
 
 TEST(MegatronArgs, OfAnUnevenInterleavedSplitListEveryChunk) {
   // pp*vp stages; an end without layers still has the embedding or the loss.
   const Flags flags = flags_of("tiny", "pp=2,vp=2,split=1-2-1-0");
-  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout 'Et|tt|t|L'"));
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|t|L"));
   EXPECT_FALSE(names(flags, "--num-virtual-stages-per-pipeline-rank")) << "the layout implies it";
 }
 
@@ -120,11 +120,34 @@ TEST(MegatronArgs, OfAMixtureStateItsExperts) {
   const Flags deepseek = flags_of("deepseek-v3", "ep=8,dp=8");
   for (const char* flag :
        {"--num-experts 256", "--moe-router-topk 8", "--moe-ffn-hidden-size 2048",
-        "--moe-shared-expert-intermediate-size 2048", "--moe-layer-freq '([0]*3+[1]*58)'",
+        "--moe-shared-expert-intermediate-size 2048", "--moe-layer-freq ([0]*3+[1]*58)",
         "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
         "--qk-pos-emb-head-dim 64", "--v-head-dim 128"}) {
     EXPECT_TRUE(has(deepseek, flag)) << flag;
   }
+}
+
+TEST(MegatronArgs, AreWordsForAProgramAndQuotedLinesForAShell) {
+  const Flags flags = {"--bf16", "--num-layers 4", "--pipeline-model-parallel-layout Et|tt|tL"};
+  EXPECT_EQ(argument_words(flags),
+            (Flags{"--bf16", "--num-layers", "4", "--pipeline-model-parallel-layout", "Et|tt|tL"}));
+  EXPECT_EQ(shell_line(flags[0]), "--bf16");
+  EXPECT_EQ(shell_line(flags[1]), "--num-layers 4");
+  EXPECT_EQ(shell_line(flags[2]), "--pipeline-model-parallel-layout 'Et|tt|tL'");
+}
+
+// Megatron-LM's own checks (megatron/training/arguments.py, moe_layer.py).
+TEST(MegatronArgs, OfAMixtureAreWhatMegatronAccepts) {
+  EXPECT_TRUE(names(flags_of("mixtral-8x7b", "ep=8,dp=8"), "--moe-grouped-gemm"));
+  CostOptions half;
+  half.precision = Precision::kFp16;
+  const ModelSpec mixtral = load_model("mixtral-8x7b").value();
+  const auto args = [&](const char* plan) {
+    return megatron_args(mixtral, parse_plan_text(plan, "--plan").value().plan, 4096, 64, half);
+  };
+  EXPECT_FALSE(names(args("dp=8").value(), "--moe-grouped-gemm"));
+  EXPECT_EQ(args("ep=8,dp=8").error().message.substr(0, 12), "ep: got 8 in");
+  EXPECT_EQ(args("tp=2,dp=4").error().message.substr(0, 14), "sp: got 0 with");
 }
 
 TEST(MegatronArgs, FollowTheZeroStage) {
@@ -133,6 +156,7 @@ TEST(MegatronArgs, FollowTheZeroStage) {
       has(flags_of("llama-3-8b", "dp=8,zero=2"), "--data-parallel-sharding-strategy optim_grads"));
   const Flags whole = flags_of("llama-3-8b", "dp=8,zero=3");
   EXPECT_TRUE(has(whole, "--use-megatron-fsdp"));
+  EXPECT_TRUE(has(whole, "--ckpt-format fsdp_dtensor"));
   EXPECT_TRUE(has(whole, "--data-parallel-sharding-strategy optim_grads_params"));
 }
 

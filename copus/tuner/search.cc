@@ -218,9 +218,10 @@ class Walk {
 
   // A split given by hand has no short form: it is played out, once per ZeRO stage.
   void walk_pinned_split() {
-    plan_.vp = fixed_.plan.vp;
-    plan_.schedule = fixed_.plan.schedule;
-    plan_.stage_layers = fixed_.plan.stage_layers;
+    const ParallelPlan pinned = with_implied_stages(fixed_, plan_.pp);
+    plan_.vp = pinned.vp;
+    plan_.schedule = pinned.schedule;
+    plan_.stage_layers = pinned.stage_layers;
     for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
       if (!zero_allowed()) continue;
       if (!plan_.validate(spec_, model_.cluster(), model_.seq_len(), model_.global_batch()))
@@ -343,6 +344,15 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
   const auto end = std::chrono::steady_clock::now();
   result.search_time = Seconds(std::chrono::duration<double>(end - start).count());
   return result;
+}
+
+ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp) {
+  ParallelPlan plan = fixed.plan;
+  const auto chunks = static_cast<Int>(plan.stage_layers.size());
+  if (!fixed.has("split") || fixed.has("vp") || chunks % pp != 0) return plan;
+  plan.vp = chunks / pp;
+  if (plan.vp > 1 && !fixed.has("schedule")) plan.schedule = ScheduleKind::kInterleaved;
+  return plan;
 }
 
 std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const PartialPlan& fixed) {

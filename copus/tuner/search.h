@@ -44,6 +44,10 @@ struct SearchResult {
 // == 0.
 SearchResult search(const StepModel& model, const SearchRequest& request);
 
+// The pinned parts over `pp` stages: a split that is pinned without vp says how many virtual stages
+// there are.
+ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp);
+
 // What the usual rule picks: tensor parallelism inside the node until the model fits, then pipeline
 // stages, data parallelism with the rest; micro-batch by trying; distributed optimizer and sequence
 // parallelism on (Narayanan et al. 2021, arXiv 2104.04473, section 3). Pinned parts stay pinned.
