@@ -64,11 +64,13 @@ Result<void> apply(CLI::Option& option, const toml::node& node, const std::strin
 Result<void> apply_table(CLI::App& command, const toml::table& table, const std::string& path,
                          const ConfigRules& rules) {
   const std::vector<std::string> names = option_names(command);
+  std::set<std::string> seen;  // global_batch and global-batch are one
   for (const auto& [key, node] : table) {
     std::string name(key.str());
     if (kOwnTables.contains(name) && node.is_table()) continue;
     std::replace(name.begin(), name.end(), '_', '-');
     const std::string where = fmt::format("{}: {}", path, key.str());
+    if (!seen.insert(name).second) return make_error("{}: got it twice; want it once", where);
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       if (rules.others != nullptr) {
         rules.others->push_back(name);

@@ -11,6 +11,7 @@
 #include "apps/copus/byte_progress.h"
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 #include "copus/train/data/builtin_corpus.h"
 #include "copus/train/data/documents.h"
 #include "copus/train/data/megatron_index.h"
@@ -67,6 +68,13 @@ int run_tokenize(const DataArgs& args) {
   const Result<TokenizeTotals> totals = tokenize_files(args.inputs, **tokenizer, prefix, options);
   progress.clear();
   if (!totals) return report(totals.error());
+  if (*split != DocumentSplit::kNone &&
+      totals->documents <= static_cast<std::int64_t>(args.inputs.size())) {
+    to_stderr(
+        "copus: --split-documents: nothing to split at was found; a line is blank when it is "
+        "empty, "
+        "without a space in it\n");
+  }
   if (args.json) {
     Json json;
     json["output"] = prefix;

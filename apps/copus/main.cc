@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,6 +62,7 @@ int answered(int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the write, as a full disk is
   if (const char* dir = std::getenv("COPUS_CATALOG")) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(dir, ignored)) {

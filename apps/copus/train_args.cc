@@ -277,6 +277,22 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
   return run;
 }
 
+namespace {
+
+// A path as it is found from every folder.
+std::string from_anywhere(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  return failed ? path : whole.lexically_normal().string();
+}
+
+// Other names are the catalog's.
+bool is_model_path(const std::string& model) {
+  return model.find('/') != std::string::npos || model.ends_with(".json");
+}
+
+}  // namespace
+
 std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   const TrainerOptions& t = run.trainer;
   // A JSON string is a TOML string.
@@ -284,8 +300,15 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   const auto put = [&](const char* key, const auto& value) {
     text += fmt::format("{} = {}\n", key, Json(value).dump());
   };
-  if (!args.model.empty()) put("model", args.model);  // an imported one is in its checkpoint
-  put("data", run.data);
+  // An imported one is in its checkpoint.
+  if (!args.model.empty()) {
+    put("model", is_model_path(args.model) ? from_anywhere(args.model) : args.model);
+  }
+  std::vector<std::string> data = run.data;
+  for (std::string& file : data) {
+    if (file != "builtin") file = from_anywhere(file);
+  }
+  put("data", data);
   put("ranks", t.plan.gpus());
   if (!run.adapt.choose_plan) {
     put("plan", plan_text(t.plan));
@@ -300,7 +323,8 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   if (run.until_loss) put("until-loss", *run.until_loss);
   if (run.for_seconds) put("for", fmt::format("{}s", *run.for_seconds));
   put("lr", t.lr.peak);
-  put("min-lr", t.lr.floor);
+  // What follows from another option is not written: that one may be given anew.
+  if (!args.min_lr.empty()) put("min-lr", t.lr.floor);
   put("warmup-samples", t.lr.warmup_samples);
   put("decay-samples", t.lr.decay_samples);
   put("weight-decay", t.adam.weight_decay);

@@ -108,6 +108,7 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
   m.max_positions =
       f.integer_or("max_position_embeddings", defaults.max_positions, 1, kMaxPositions);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
+  m.dropout = f.number_or("attention_dropout", 0, 0, 1) > 0;
   read_numerics(f, c.where, m, defaults.numerics);
   read_rope(f, c.where, m, defaults.numerics);
 }

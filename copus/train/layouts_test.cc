@@ -80,10 +80,11 @@ Trajectory train(const ModelSpec& model, const std::string& plan_text,
       }
     }
     // No multiple of a pass of any layout.
-    const Result<double> held_out = (*trainer)->evaluate(*data, 21);
+    const std::atomic<bool> stop{false};
+    const Result<std::optional<double>> held_out = (*trainer)->evaluate(*data, 21, stop);
     ASSERT_TRUE(held_out.has_value()) << held_out.error().message;
     const std::lock_guard<std::mutex> lock(mutex);
-    result.held_out = *held_out;
+    result.held_out = held_out->value();
     collect_weights(**trainer, result.weights);
   });
   return result;

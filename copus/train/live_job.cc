@@ -31,7 +31,7 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
       progress_(progress),
       stop_asked_(stop_asked),
       phases_(short_name(trainer_.options().plan), trainer_.options().global_batch,
-              options.adapt.controller.policy.kind),
+              options.adapt.controller.policy.kind, start.step),
       bad_steps_(options.bad_steps),
       data_hash_(start.data_hash) {
   outcome_.steps = start.step;
@@ -71,6 +71,10 @@ Result<void> LiveJob::begin() {
                   t.plan.gpus() == 1 ? "" : "s", short_name(t.plan),
                   human_count(static_cast<double>(data_.tokens()))));
   if (t.model.dropout) say("the model's config asks for dropout: it is not applied");
+  if (t.seq_len > t.model.max_positions) {
+    say(fmt::format("sequences of {} are longer than the {} positions of the model's config",
+                    t.seq_len, t.model.max_positions));
+  }
   if (adaptation) {
     say(fmt::format(
         "adapting {}: {} configurations, batches {} to {}",
@@ -86,6 +90,10 @@ Result<void> LiveJob::begin() {
   if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
   outcome_.saved = done() && !start_.from.empty();
+  if (done()) {
+    say(fmt::format("nothing to do: its --{} {} is reached; give it a larger one to go on",
+                    outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
+  }
   if (saver_ && o_.checkpoint.every > 0 && !done()) saver_->prepare(trainer_);
   begin_ = last_ = Clock::now();
   return {};
@@ -183,7 +191,14 @@ Result<void> LiveJob::observed(const StepReport& step, const std::optional<Noise
 }
 
 Result<void> LiveJob::evaluate() {
-  COPUS_TRY(outcome_.held_out_loss, trainer_.evaluate(data_, o_.eval_samples));
+  COPUS_TRY(const std::optional<double> loss,
+            trainer_.evaluate(data_, o_.eval_samples, stop_asked_));
+  last_ = Clock::now();  // evaluation is no part of the next step's time
+  if (!loss) {           // who asks a run to stop does not wait for it
+    say(fmt::format("step {}  no held-out loss: asked to stop", outcome_.steps));
+    return {};
+  }
+  outcome_.held_out_loss = loss;
   if (recorder_ != nullptr) {
     COPUS_TRY_VOID(recorder_->write("eval", {{"step", outcome_.steps},
                                              {"samples", outcome_.samples},
@@ -195,7 +210,6 @@ Result<void> LiveJob::evaluate() {
                          outcome_.steps, outcome_.loss));
   }
   say(fmt::format("step {}  held-out loss {:.4f}", outcome_.steps, *outcome_.held_out_loss));
-  last_ = Clock::now();  // evaluation is no part of the next step's time
   return {};
 }
 
@@ -283,8 +297,8 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
                      .remaining_s = remaining_s()});
   }
   if (recorder_ == nullptr) return {};
-  // The two raw terms come from the step's first samples and its whole batch, which are the same at
-  // every layout; the smoothed scale rests on all the norms.
+  // The two raw terms come from the step's first samples and its whole batch: the same at every
+  // layout with as many first samples; the smoothed scale rests on all the norms.
   std::optional<NoiseTerms> raw;
   if (result_.norms) {
     const SquaredNorm pair[] = {result_.norms->first, result_.norms->global};

@@ -208,8 +208,8 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     const Activity::Scope steps(activity, Doing::kBetweenSteps);
     try {
       if (rank != 0) {
-        const Result<void> followed = job.follow();
-        if (followed) COPUS_TRY_VOID(job.finish_saving());
+        Result<void> followed = job.follow();
+        if (followed) followed = job.finish_saving();
         take_outcome();
         return followed;
       }
@@ -217,8 +217,8 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
       if (!start.controller.is_null()) {
         COPUS_TRY_VOID(controller.restore(start.controller, start.from + ": controller"));
       }
-      const Result<void> driven = drive(job, controller);
-      if (driven) COPUS_TRY_VOID(job.finish_saving());
+      Result<void> driven = drive(job, controller);
+      if (driven) driven = job.finish_saving();
       take_outcome();
       outcome.summary = job.summary(controller);
       return driven;

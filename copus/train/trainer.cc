@@ -271,13 +271,17 @@ void Trainer::take_waits(StepResult& result) const {
 
 // Passes of whole micro-batches as long as all replicas have one, then of one sequence each; a
 // replica that has none left repeats the first sequence with no weight.
-Result<double> Trainer::evaluate(const Dataset& data, std::int64_t samples) {
+Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_t samples,
+                                                const std::atomic<bool>& stop) {
   const std::int64_t end = std::min(samples, data.eval_samples());
   if (end < 1) return make_error("held-out data: got no sequence; want --held-out above 0");
   constexpr std::int64_t kPassesAtOnce = 16;  // so many are in memory
   const std::int64_t dp = options_.plan.dp;
   const Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(options_.device));
   for (std::int64_t first = 0; first < end;) {
+    const Tensor asked = at::full({}, stop.load() ? 1.0 : 0.0, sum.options());
+    mesh().world->all_reduce(asked);
+    if (asked.item<double>() > 0) return std::optional<double>();
     std::int64_t rows = options_.plan.micro_batch;
     if (first + dp * rows > end) rows = 1;
     const std::int64_t passes = std::min(
@@ -294,7 +298,7 @@ Result<double> Trainer::evaluate(const Dataset& data, std::int64_t samples) {
     first += dp * passes * rows;
   }
   mesh().world->all_reduce(sum);
-  return sum.item<double>() / static_cast<double>(end);
+  return std::optional(sum.item<double>() / static_cast<double>(end));
 }
 
 // Looks for the first cause on every rank: a weight, a sample's loss, a gradient, in that order.

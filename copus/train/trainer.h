@@ -1,6 +1,7 @@
 // Trainer: one rank's part of a training run, a step at a time.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -96,7 +97,9 @@ class Trainer {
   Result<StepResult> step(const Dataset& data, std::int64_t consumed, bool stop = false);
   // Mean loss over the first `samples` held-out sequences (all, where there are fewer): the same
   // ones at every layout.
-  Result<double> evaluate(const Dataset& data, std::int64_t samples);
+  // Nothing where `stop` was set on some rank before it was over.
+  Result<std::optional<double>> evaluate(const Dataset& data, std::int64_t samples,
+                                         const std::atomic<bool>& stop);
 
   // Goes on with another plan and batch, the same weights, moments and samples. Between two steps,
   // on every rank alike. Where it is not possible the result says so and nothing has changed; an

@@ -88,6 +88,25 @@ class Resumed(CheckpointTest):
         self.assertEqual(list(self.steps()), [1, 2])
         self.assertEqual(read_events(self.folder / "run")[-1]["loss"], self.steps()[2]["loss"])
 
+    def test_run_that_is_over_says_why_it_does_nothing(self):
+        self.train(*TWELVE, "--run-dir", "run")
+        again = self.train("--resume", "--run-dir", "run", "--samples", 100000)
+        self.assertIn("nothing to do: its --steps 12 is reached", again.out)
+
+    def test_what_follows_from_an_option_follows_the_new_one(self):
+        self.train(*TINY, "--lr", "1e-3", "--steps", 6, "--run-dir", "run")
+        self.train("--resume", "--run-dir", "run", "--lr", "5e-5", "--steps", 12)
+        self.assertLessEqual(self.steps()[12]["lr"], 5e-5)
+        self.assertGreaterEqual(self.steps()[12]["lr"], 5e-6)
+
+    def test_from_another_folder(self):
+        (self.folder / "text.txt").write_text("every folder finds it again\n" * 500, encoding="utf-8")
+        self.train(*TINY, "--data", "text.txt", "--steps", 3, "--run-dir", "run")
+        (self.folder / "elsewhere").mkdir()
+        run = self.start("--resume", "--run-dir", "../run", "--steps", 6, cwd=self.folder / "elsewhere").wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(max(self.steps()), 6)
+
     def test_run_without_a_checkpoint_begins_anew(self):
         self.train(*PAIR, "--steps", 3, "--checkpoint-every", "off", "--run-dir", "run")
         self.assertFalse((self.folder / "run" / "checkpoints").exists())
@@ -327,10 +346,9 @@ class BadWeather(CheckpointTest):
 
         def limit():
             die_with_the_test()
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-        return {"preexec_fn": limit, "restore_signals": False}
+        return {"preexec_fn": limit}
 
     def test_full_disk_is_said_and_training_goes_on(self):
         run = self.start(*PAIR, "--steps", 5, "--checkpoint-every", 2, "--run-dir", "run", **self.limited(1 << 20))
@@ -343,6 +361,18 @@ class BadWeather(CheckpointTest):
         self.assertEqual([(e["step"], e["path"]) for e in events], [(2, None), (4, None), (5, None)])
         self.assertRegex(events[0]["error"], "File too large")
         self.assertEqual(os.listdir(self.folder / "run" / "checkpoints"), [])
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["step"], end["samples"]), (5, 40))
+
+    def test_checkpoints_that_cannot_be_listed_lose_no_outcome(self):
+        run = self.start(*PAIR, "--steps", 30, "--checkpoint-every", 5, "--run-dir", "run")
+        self.wait_for_step(run, 6)
+        (self.folder / "run" / "checkpoints").rename(self.folder / "run" / "aside")
+        (self.folder / "run" / "checkpoints").write_text("in the way")
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 1, run.err)
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["event"], end["step"], end["samples"]), ("end", 30, 240))
 
     def test_place_where_none_can_be_is_refused_before_the_run(self):
         (self.folder / "run").mkdir()

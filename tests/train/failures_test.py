@@ -101,8 +101,9 @@ class Restarted(FailureTest):
 
     def test_nobody_listens(self):
         """A terminal that has gone, as of a dropped ssh, or a log on a full disk."""
-        for name, stderr in ("gone", subprocess.STDOUT), ("full", open("/dev/full", "wb")):  # noqa: SIM115
-            with self.subTest(name):
+        for name in "gone", "full":
+            with self.subTest(name), open("/dev/full", "wb") as full:
+                stderr = subprocess.STDOUT if name == "gone" else full
                 run = self.start(*self.ARGS, "--max-restarts", 1, "--run-dir", name, stdout=subprocess.PIPE, stderr=stderr)
                 run.process.stdout.close()
                 self.wait_for_step(run, 12, name)
@@ -261,6 +262,14 @@ class OneFolder(FailureTest):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(read_events(self.folder / name)[-1]["reason"], "steps")  # every line is an event
 
+    def test_a_run_whose_folder_is_removed_says_so(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--checkpoint-every", "off", "--run-dir", "run")
+        self.wait_for_step(run, 2)
+        (self.folder / "run").rename(self.folder / "gone")
+        shutil.rmtree(self.folder / "gone")
+        run.wait(END_S)
+        self.assert_error(run, 1, "run/events.jsonl: was removed while the run wrote to it")
+
     def test_whoever_removes_what_ranks_say_silences_nobody(self):
         run = self.start(*TINY, *LONG, "--timeout", "1s", "--max-restarts", 1, "--run-dir", "run")
         self.wait_for_step(run, 2)
@@ -301,6 +310,17 @@ class Preempted(FailureTest):
 
     def test_interrupt(self):
         self.check(signal.SIGINT, 130, "--ranks", 2)
+
+    def test_an_evaluation_does_not_keep_it(self):
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--eval-every", 5, "--eval-samples", 1000000, "--run-dir", "run")
+        self.wait_for_step(run, 5)
+        time.sleep(0.5)
+        run.process.send_signal(signal.SIGTERM)
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(of_kind(self.folder / "run", "eval"), [])
+        self.assertIn("no held-out loss: asked to stop", run.out)
+        self.assertEqual(self.checkpoints(), [read_events(self.folder / "run")[-1]["step"]])
 
     def test_one_rank_is_enough(self):
         run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run")

@@ -112,7 +112,8 @@ class Run:
         options.setdefault("stdout", self.out_file)
         options.setdefault("stderr", self.err_file)
         options.setdefault("preexec_fn", die_with_the_test)
-        self.process = subprocess.Popen(self.args, cwd=folder, env=environment(tag, env), **options)
+        options.setdefault("cwd", folder)
+        self.process = subprocess.Popen(self.args, env=environment(tag, env), **options)
 
     def wait(self, limit):
         try:

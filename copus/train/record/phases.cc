@@ -6,8 +6,10 @@
 
 namespace copus {
 
-Phases::Phases(std::string plan, std::int64_t batch, GoodputKind kind) : kind_(kind) {
-  phases_.push_back({.plan = std::move(plan), .batch = batch, .why = "start"});
+Phases::Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int64_t steps)
+    : kind_(kind), steps_(steps) {
+  phases_.push_back(
+      {.plan = std::move(plan), .batch = batch, .first_step = steps + 1, .why = "start"});
 }
 
 void Phases::add(const PhaseStep& step) {
@@ -55,7 +57,7 @@ std::string Phases::table() const {
                     fmt::format("{}", phase.steps),
                     phase.steps > 0 ? fmt::format("{:.1f}", samples / phase.seconds) : "-",
                     phase.steps > 0 ? fmt::format("{:.4f}", phase.loss) : "-",
-                    phase.first_step == 1 ? "-" : human_seconds(phase.pause_s), phase.why});
+                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause_s), phase.why});
   }
   return format_table(
       {"from step", "<layout", "batch", "steps", "samples/s", "loss", "pause", "<why"}, rows);

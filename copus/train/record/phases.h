@@ -20,7 +20,8 @@ struct PhaseStep {
 
 class Phases {
  public:
-  Phases(std::string plan, std::int64_t batch, GoodputKind kind);
+  // `steps`: done before it began.
+  Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int64_t steps = 0);
 
   void add(const PhaseStep& step);
   // The run goes on elsewhere.

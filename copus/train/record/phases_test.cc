@@ -46,5 +46,16 @@ TEST(Phases, TableHasALineForEach) {
             "2          dp2.tp1.pp1.mb4     16      1       32.0  3.0000  200 ms  Goodput +14%\n");
 }
 
+// After a resume: steps are the run's, and the first phase began with no move.
+TEST(Phases, TableCountsFromWhereTheRunGoesOn) {
+  Phases phases("dp1.tp1.pp1.mb1", 8, GoodputKind::kPlain, 600);
+  phases.add({.batch = 8, .seconds = 0.5, .loss = 3.25});
+  phases.move("dp1.tp1.pp1.mb1", 16, "Goodput +3%", 0.2);
+  EXPECT_EQ(phases.table(),
+            "from step  layout           batch  steps  samples/s    loss   pause  why\n"
+            "601        dp1.tp1.pp1.mb1      8      1       16.0  3.2500       -  start\n"
+            "602        dp1.tp1.pp1.mb1     16      0          -       -  200 ms  Goodput +3%\n");
+}
+
 }  // namespace
 }  // namespace copus
