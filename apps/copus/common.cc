@@ -88,6 +88,10 @@ Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterS
   if (!asked.empty()) return framework_profile(asked);
   const Json& own = cluster.framework;
   if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
+  if (!own.is_null() && !own.is_object()) {
+    return make_error("cluster {}: framework: got {}; want a name, as \"megatron\", or an object",
+                      cluster.name, own.dump());
+  }
   if (!own.is_null()) return framework_from_json(own, cluster.name + ": framework");
   return framework_profile(kDefaultFramework);
 }
@@ -171,15 +175,17 @@ Result<void> write_file(const std::string& path, const std::string& content) {
                     human_bytes(static_cast<double>(content.size())));
 }
 
-Result<void> check_one_on_stdout(std::initializer_list<OutputFile> files, bool json) {
-  const char* first = nullptr;
-  for (const auto& [option, path] : files) {
-    if (path != "-") continue;
-    if (json) return make_error("{}: got - with --json; want a file, or no --json", option);
-    if (first != nullptr) {
-      return make_error("{}: got - with {} -; want a file for one of them", option, first);
+Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool json) {
+  for (const OutputFile* file = files.begin(); file != files.end(); ++file) {
+    if (file->path.empty()) continue;
+    if (json && file->path == "-") {
+      return make_error("{}: got - with --json; want a file, or no --json", file->option);
     }
-    first = option;
+    for (const OutputFile* other = files.begin(); other != file; ++other) {
+      if (other->path != file->path) continue;
+      return make_error("{}: got {} with {} {}; want a file for one of them", file->option,
+                        file->path, other->option, other->path);
+    }
   }
   return {};
 }

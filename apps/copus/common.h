@@ -68,12 +68,12 @@ int report(const Error& error);
 // write_whole_file(), or to standard output where `path` is "-".
 Result<void> write_file(const std::string& path, const std::string& content);
 
-// Standard output has room for one: a file that is "-", or the JSON.
+// A path has room for one, and so has standard output ("-"), where JSON may go too.
 struct OutputFile {
   const char* option;
   std::string_view path;
 };
-Result<void> check_one_on_stdout(std::initializer_list<OutputFile> files, bool json);
+Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool json);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
 // "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.

@@ -19,7 +19,7 @@ Result<int> run(CLI::App& command, CompareArgs& args, const std::vector<std::str
   ConfigRules rules;
   rules.others = &unused;
   if (!args.config.empty()) COPUS_TRY_VOID(apply_config(command, args.config, rules));
-  COPUS_TRY_VOID(check_one_on_stdout({{"--plot", args.plot}}, args.job.json));
+  COPUS_TRY_VOID(check_output_paths({{"--plot", args.plot}}, args.job.json));
   std::int64_t seeds = args.simulate ? 5 : 3;
   if (!args.seeds.empty()) {
     COPUS_TRY(seeds, parse_integer(args.seeds, "--seeds", 1, 1000));

@@ -70,7 +70,7 @@ void print_text(const Workload& job, const StepModel& model, const ParallelPlan&
 }
 
 int run(const PredictArgs& args) {
-  if (const auto one = check_one_on_stdout({{"--trace", args.trace}}, args.job.json); !one) {
+  if (const auto one = check_output_paths({{"--trace", args.trace}}, args.job.json); !one) {
     return report(one.error());
   }
   const Result<Workload> job = load_job(args.job);

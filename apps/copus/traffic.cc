@@ -211,11 +211,15 @@ Result<void> write_files(const TrafficArgs& args, const Workload& job, const Par
 }
 
 Result<int> run(const TrafficArgs& args) {
-  COPUS_TRY_VOID(check_one_on_stdout(
+  COPUS_TRY_VOID(check_output_paths(
       {{"--csv", args.csv}, {"--pattern", args.pattern}, {"--svg", args.svg}}, args.job.json));
   COPUS_TRY(const Workload job, load_job(args.job));
   COPUS_TRY(const ParallelPlan plan, load_plan(args.plan, job));
   COPUS_TRY(const double skew, parse_skew(args.skew));
+  if (skew > 0 && !job.model.is_moe()) {
+    return make_error("--skew: got {} for {}; want 0, because it has no experts", args.skew,
+                      job.model.name);
+  }
   COPUS_TRY(const std::int64_t gpu, parse_integer(args.gpu, "--gpu", 0, plan.gpus() - 1));
   const StepModel step(job.model, job.cluster, job.seq_len, job.global_batch, job.options);
   Report report;

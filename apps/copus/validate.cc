@@ -168,7 +168,7 @@ Result<void> check_outputs(const ValidateArgs& args) {
     return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
                       args.out.empty() ? "--plot" : "--out");
   }
-  return check_one_on_stdout({{"--out", args.out}, {"--plot", args.plot}}, args.json);
+  return check_output_paths({{"--out", args.out}, {"--plot", args.plot}}, args.json);
 }
 
 Result<int> run(const ValidateArgs& args) {
