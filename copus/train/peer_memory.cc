@@ -12,6 +12,7 @@
 #include <random>
 
 #include "copus/base/check.h"
+#include "copus/base/hash.h"
 
 namespace copus {
 namespace {
@@ -25,11 +26,7 @@ std::int64_t process_space() {
       ::readlink("/proc/self/ns/pid", space.data(), space.size() - 1) < 0) {
     return 0;
   }
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : boot + "/" + host.data() + "/" + space.data()) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return static_cast<std::int64_t>(hash | 1U);
+  return static_cast<std::int64_t>(hash_of(boot + "/" + host.data() + "/" + space.data()) | 1U);
 }
 
 std::int64_t random_word() {

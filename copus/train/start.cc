@@ -5,6 +5,7 @@
 #include <future>
 
 #include "copus/base/checksum.h"
+#include "copus/base/hash.h"
 #include "copus/train/agree.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/reader.h"
@@ -115,13 +116,13 @@ Result<void> read_run_state(const Manifest& manifest, RunStart& start) {
 }  // namespace
 
 std::uint64_t data_fingerprint(const Dataset& data) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  std::uint64_t hash = kNoHash;
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
   const std::int64_t n = data.epoch_samples();
   for (const std::int64_t index : {std::int64_t{0}, n / 3, n / 2, n - 1}) {
     if (!data.sample(index, tokens)) continue;
     for (const std::int64_t token : tokens) {
-      hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ULL;
+      hash = add_to_hash(hash, static_cast<std::uint64_t>(token));
     }
   }
   return hash;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "copus/base/hash.h"
 #include "copus/base/seconds_since.h"
 #include "copus/goodput/efficiency.h"
 #include "copus/train/agree.h"
@@ -71,11 +72,11 @@ std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates)
 
 namespace {
 
-// FNV-1a over a sample's place in the run and its tokens.
+// Over a sample's place in the run and its tokens.
 std::uint64_t sample_hash(std::int64_t index, std::span<const std::int64_t> tokens) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(index);
+  std::uint64_t hash = kNoHash ^ static_cast<std::uint64_t>(index);
   for (const std::int64_t token : tokens) {
-    hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ULL;
+    hash = add_to_hash(hash, static_cast<std::uint64_t>(token));
   }
   return hash;
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "copus/base/to_stderr.h"
 #include "copus/train/launch/rank_output.h"
 #include "copus/train/launch/rank_process.h"
 #include "copus/train/launch/signal_pipe.h"
@@ -129,6 +130,9 @@ class Supervisor {
       // What has failed already stays what ended the run; but nobody wants it started again.
       outcome_.message = failed_at_ ? outcome_.message + "; then " + stopped : stopped;
       if (!failed_at_) outcome_.exit_code = 128 + number;
+      if (number == SIGINT && ::isatty(STDERR_FILENO) == 1) {
+        to_stderr("\ncopus: ending after this step, and saving; Ctrl-C again ends at once\n");
+      }
     }
     stop();
   }

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "copus/base/check.h"
+#include "copus/base/hash.h"
 
 namespace copus {
 namespace {
@@ -139,20 +140,6 @@ class Lister {
   std::vector<ParameterSpec> list_;
 };
 
-// splitmix64's finaliser (Steele et al. 2014): every input bit moves every output bit.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-std::uint64_t hash_name(const std::string& name) {  // FNV-1a
-  std::uint64_t h = 0xcbf29ce484222325ULL;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return h;
-}
-
 }  // namespace
 
 bool is_watched_scale(const ModelSpec& model, const std::string& name) {
@@ -225,12 +212,12 @@ void initial_values(const TensorSpec& tensor, std::uint64_t seed, std::int64_t b
     return;
   }
   // Box-Muller on two numbers hashed from the index of the pair.
-  const std::uint64_t key = mix(seed) ^ hash_name(tensor.name);
+  const std::uint64_t key = mix64(seed) ^ hash_of(tensor.name);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto element = static_cast<std::uint64_t>(begin + i);
     const std::uint64_t pair = element / 2 * 2;
-    const double u = (static_cast<double>(mix(key ^ mix(pair)) >> 11) + 1.0) * 0x1.0p-53;
-    const double v = static_cast<double>(mix(key ^ mix(pair + 1)) >> 11) * 0x1.0p-53;
+    const double u = (static_cast<double>(mix64(key ^ mix64(pair)) >> 11) + 1.0) * 0x1.0p-53;
+    const double v = static_cast<double>(mix64(key ^ mix64(pair + 1)) >> 11) * 0x1.0p-53;
     const double radius = std::sqrt(-2.0 * std::log(u));
     const double angle = 2.0 * std::numbers::pi * v;
     const double normal = radius * (element % 2 == 0 ? std::cos(angle) : std::sin(angle));
