@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -166,8 +168,11 @@ int report(const Error& error) {
 
 Result<void> write_file(const std::string& path, const std::string& content) {
   if (path == "-") {
-    std::fwrite(content.data(), 1, content.size(), stdout);
-    return {};
+    if (std::fwrite(content.data(), 1, content.size(), stdout) == content.size()) return {};
+    const int reason = errno;
+    std::clearerr(stdout);
+    if (reason == EPIPE) return {};  // whoever read it wanted no more
+    return make_error("standard output: cannot be written ({})", std::strerror(reason));
   }
   const Result<void> written = write_whole_file(path, content);
   if (written) return {};

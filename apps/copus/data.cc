@@ -68,12 +68,11 @@ int run_tokenize(const DataArgs& args) {
   const Result<TokenizeTotals> totals = tokenize_files(args.inputs, **tokenizer, prefix, options);
   progress.clear();
   if (!totals) return report(totals.error());
-  if (*split != DocumentSplit::kNone &&
+  if (*split == DocumentSplit::kBlankLine &&
       totals->documents <= static_cast<std::int64_t>(args.inputs.size())) {
     to_stderr(
         "copus: --split-documents: nothing to split at was found; a line is blank when it is "
-        "empty, "
-        "without a space in it\n");
+        "empty, without a space in it\n");
   }
   if (args.json) {
     Json json;

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "apps/copus/common.h"
@@ -100,7 +101,10 @@ int main(int argc, char** argv) {
     return copus::report(copus::make_error("{} (copus --help shows how)", error.what()));
   } catch (const std::bad_alloc&) {
     return copus::report(copus::make_error("out of memory"));
-  } catch (const std::exception& error) {  // such as standard output that cannot be written
+  } catch (const std::system_error& error) {  // standard output that cannot be written
+    if (error.code() == std::errc::broken_pipe) return exit_code;
+    return copus::report(copus::make_error("{}", error.what()));
+  } catch (const std::exception& error) {
     return copus::report(copus::make_error("{}", error.what()));
   }
   return answered(exit_code);

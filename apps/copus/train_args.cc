@@ -7,6 +7,7 @@
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
 #include "copus/interop/hf_config.h"
+#include "copus/spec/catalog.h"
 #include "copus/train/health/watchdog.h"
 
 namespace copus {
@@ -286,9 +287,11 @@ std::string from_anywhere(const std::string& path) {
   return failed ? path : whole.lexically_normal().string();
 }
 
-// Other names are the catalog's.
+// As load_model() sees it: other names are the catalog's.
 bool is_model_path(const std::string& model) {
-  return model.find('/') != std::string::npos || model.ends_with(".json");
+  std::error_code failed;
+  return model.find('/') != std::string::npos || model.ends_with(".json") ||
+         (!catalog_model_text(model) && std::filesystem::exists(model, failed));
 }
 
 }  // namespace
@@ -323,7 +326,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   if (run.until_loss) put("until-loss", *run.until_loss);
   if (run.for_seconds) put("for", fmt::format("{}s", *run.for_seconds));
   put("lr", t.lr.peak);
-  // What follows from another option is not written: that one may be given anew.
+  // The default follows --lr, which may be given anew.
   if (!args.min_lr.empty()) put("min-lr", t.lr.floor);
   put("warmup-samples", t.lr.warmup_samples);
   put("decay-samples", t.lr.decay_samples);

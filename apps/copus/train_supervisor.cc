@@ -206,7 +206,8 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
     if (!outcome) {
       return restarts.made() == 0 ? report(outcome.error()) : run_failed(outcome.error().message);
     }
-    if (!Restarts::may_help(*outcome)) {
+    // Whoever removed the run does not want it begun again.
+    if (!Restarts::may_help(*outcome) || directory->removed()) {
       const bool good = outcome->exit_code == 0 || outcome->exit_code == 128 + SIGINT;
       if (good) remove_tree(folder, ignored);
       if (!outcome->message.empty()) report(Error{outcome->message});

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -30,6 +31,18 @@ bool is_no_file(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
+// Standard output or error by another name, as /dev/stdout, where that is a file.
+int standard_stream(const std::string& path) {
+  struct stat found = {}, open = {};
+  if (::stat(path.c_str(), &found) != 0) return -1;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fstat(fd, &open) == 0 && open.st_dev == found.st_dev && open.st_ino == found.st_ino) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
 int write_in_place(const std::string& path, std::string_view content) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return errno;
@@ -39,7 +52,7 @@ int write_in_place(const std::string& path, std::string_view content) {
 
 int write_and_rename(const std::string& path, std::string_view content) {
   const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return errno;
   int reason = write_all(fd, content);
   if (reason == 0 && ::fsync(fd) != 0) reason = errno;
@@ -63,8 +76,15 @@ int write_all(int fd, std::string_view bytes) {
 }
 
 Result<void> write_whole_file(const std::string& path, std::string_view content) {
-  const int reason = is_no_file(path) ? write_in_place(path, content)
-                                      : write_and_rename(behind_links(path), content);
+  int reason = 0;
+  if (is_no_file(path)) {
+    reason = write_in_place(path, content);
+  } else if (const int fd = standard_stream(path); fd >= 0) {
+    std::fflush(stdout);  // what was printed before comes before
+    reason = write_all(fd, content);
+  } else {
+    reason = write_and_rename(behind_links(path), content);
+  }
   if (reason == 0) return {};
   return make_error("{}: cannot be written: {}", path, std::strerror(reason));
 }

@@ -9,8 +9,8 @@
 
 namespace copus {
 
-// A link keeps leading where it leads, and what is no file (a pipe, a device) is written to as it
-// is.
+// A link keeps leading where it leads; what is no file (a pipe, a device) and what is open as
+// standard output is written to as it is.
 Result<void> write_whole_file(const std::string& path, std::string_view content);
 
 // Writes all of it, however many calls that takes. 0, or what stopped it (errno).

@@ -108,7 +108,7 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
   m.max_positions =
       f.integer_or("max_position_embeddings", defaults.max_positions, 1, kMaxPositions);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
-  m.dropout = f.number_or("attention_dropout", 0, 0, 1) > 0;
+  m.attention_dropout = f.number_or("attention_dropout", 0, 0, 1);
   read_numerics(f, c.where, m, defaults.numerics);
   read_rope(f, c.where, m, defaults.numerics);
 }
@@ -198,6 +198,7 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions = f.integer_or("max_position_embeddings", 4096, 1, kMaxPositions);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
+  m.attention_dropout = f.number_or("attention_dropout", 0, 0, 1);
   read_numerics(f, c.where, m, {});
   read_rope(f, c.where, m, {});
   read_attention_bias(c, m);

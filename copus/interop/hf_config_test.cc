@@ -55,6 +55,12 @@ TEST(HfConfig, LlamaLeavesTheRestToItsDefaults) {
   EXPECT_FALSE(m.is_moe());
 }
 
+TEST(HfConfig, DropoutOfTheAttentionAloneIsNotTheDropoutThatKeepsMasks) {
+  const ModelSpec m = parsed(with(llama_config(), {{"attention_dropout", 0.1}}));
+  EXPECT_FALSE(m.dropout);
+  EXPECT_EQ(m.attention_dropout, 0.1);
+}
+
 TEST(HfConfig, LlamaBiasesCoverTheirProjections) {
   const std::int64_t plain = parsed(llama_config()).total_params();
   const Json attention = with(llama_config(), {{"attention_bias", true}});

@@ -67,6 +67,7 @@ void write_common(const ModelSpec& m, Json& j) {
   j["hidden_act"] = activation_name(m.activation);
   j["rope_theta"] = m.rope_theta;
   j["rope_scaling"] = rope_scaling_json(m.rope_scaling);
+  j["attention_dropout"] = m.attention_dropout;
 }
 
 void write_llama_kind(const ModelSpec& m, Json& j) {

@@ -43,6 +43,7 @@ TEST(HfConfigWriter, ValuesThatAreNoFamilysDefaultAreKept) {
   const Json changes[] = {
       {{"head_dim", 24}},
       {{"attention_bias", true}},
+      {{"attention_dropout", 0.1}},
       {{"mlp_bias", true}},
       {{"tie_word_embeddings", true}},
       {{"hidden_act", "gelu"}},

@@ -47,7 +47,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
   if (m.positions == Positions::kRope)
     args.push_back(fmt::format("--rotary-base {:.0f}", m.rope_theta));
   if (!m.dropout) {
-    args.push_back("--attention-dropout 0");
+    args.push_back(fmt::format("--attention-dropout {}", m.attention_dropout));
     args.push_back("--hidden-dropout 0");
   }
   args.push_back(m.norm == Norm::kRmsNorm ? "--normalization RMSNorm"

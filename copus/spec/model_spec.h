@@ -85,6 +85,8 @@ struct ModelSpec {
   bool mlp_bias = false;
   bool qk_norm = false;  // RMSNorm over head_dim on queries and keys (Qwen3)
   bool dropout = false;  // GPT-2 era training keeps dropout masks
+  // Of the attention's weights alone, which fused kernels do without a mask: not priced.
+  double attention_dropout = 0;
   MlaSpec mla;
   MoeSpec moe;
 

@@ -70,7 +70,8 @@ Result<void> LiveJob::begin() {
                   human_count(static_cast<double>(t.model.total_params())), t.plan.gpus(),
                   t.plan.gpus() == 1 ? "" : "s", short_name(t.plan),
                   human_count(static_cast<double>(data_.tokens()))));
-  if (t.model.dropout) say("the model's config asks for dropout: it is not applied");
+  if (t.model.dropout || t.model.attention_dropout > 0)
+    say("the model's config asks for dropout: it is not applied");
   if (t.seq_len > t.model.max_positions) {
     say(fmt::format("sequences of {} are longer than the {} positions of the model's config",
                     t.seq_len, t.model.max_positions));
@@ -93,6 +94,10 @@ Result<void> LiveJob::begin() {
   if (done()) {
     say(fmt::format("nothing to do: its --{} {} is reached; give it a larger one to go on",
                     outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
+    // But its last evaluation may have been given up.
+    if (o_.eval_every > 0) COPUS_TRY_VOID(evaluate());
+    const double reached = outcome_.held_out_loss.value_or(INFINITY);
+    if (o_.until_loss && reached <= *o_.until_loss) outcome_.reason = "loss";
   }
   if (saver_ && o_.checkpoint.every > 0 && !done()) saver_->prepare(trainer_);
   begin_ = last_ = Clock::now();
@@ -190,13 +195,13 @@ Result<void> LiveJob::observed(const StepReport& step, const std::optional<Noise
   return conclude(&controller);
 }
 
-Result<void> LiveJob::evaluate() {
+Result<bool> LiveJob::evaluate() {
   COPUS_TRY(const std::optional<double> loss,
             trainer_.evaluate(data_, o_.eval_samples, stop_asked_));
   last_ = Clock::now();  // evaluation is no part of the next step's time
   if (!loss) {           // who asks a run to stop does not wait for it
     say(fmt::format("step {}  no held-out loss: asked to stop", outcome_.steps));
-    return {};
+    return false;
   }
   outcome_.held_out_loss = loss;
   if (recorder_ != nullptr) {
@@ -210,7 +215,7 @@ Result<void> LiveJob::evaluate() {
                          outcome_.steps, outcome_.loss));
   }
   say(fmt::format("step {}  held-out loss {:.4f}", outcome_.steps, *outcome_.held_out_loss));
-  return {};
+  return true;
 }
 
 Result<void> LiveJob::conclude(const Controller* controller) {
@@ -220,11 +225,17 @@ Result<void> LiveJob::conclude(const Controller* controller) {
   const bool evaluates = o_.eval_every > 0 && (outcome_.steps % o_.eval_every == 0 || stopping);
   // Who asks a run to stop may not wait long: what it has reached comes first.
   if (result_.asked_to_stop > 0) COPUS_TRY_VOID(save_what_is_left(controller));
-  if (evaluates) COPUS_TRY_VOID(evaluate());
+  bool given_up = false;
+  if (evaluates) {
+    COPUS_TRY(const bool evaluated, evaluate());
+    given_up = !evaluated;
+  }
   if (done()) return save_what_is_left(controller);
   const double of_step = result_.is_bad() ? INFINITY : outcome_.loss;
   const double reached = o_.eval_every > 0 ? outcome_.held_out_loss.value_or(INFINITY) : of_step;
-  if (o_.until_loss && reached <= *o_.until_loss) {
+  if (given_up) {
+    outcome_.reason = "signal";
+  } else if (o_.until_loss && reached <= *o_.until_loss) {
     outcome_.reason = "loss";
   } else if (last_step) {
     outcome_.reason = "steps";

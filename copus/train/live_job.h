@@ -50,7 +50,8 @@ class LiveJob final : public Job {
   Result<void> conclude(const Controller* controller);
   // Saves where it is time to: what was decided after the step is part of it.
   Result<void> settle(const Controller* controller);
-  Result<void> evaluate();
+  // False: given up, for a rank was asked to stop.
+  Result<bool> evaluate();
   // The step changed no weight: stop, leave its samples out, or go back.
   Result<void> handle_bad_step();
   // To the weights of the newest checkpoint, which is returned; what was consumed stays so.

@@ -263,12 +263,13 @@ class OneFolder(FailureTest):
                 self.assertEqual(read_events(self.folder / name)[-1]["reason"], "steps")  # every line is an event
 
     def test_a_run_whose_folder_is_removed_says_so(self):
-        run = self.start(*TINY, *LONG, "--ranks", 2, "--checkpoint-every", "off", "--run-dir", "run")
+        run = self.start(*TINY, *LONG, "--ranks", 2, "--checkpoint-every", "off", "--max-restarts", 3, "--run-dir", "run")
         self.wait_for_step(run, 2)
         (self.folder / "run").rename(self.folder / "gone")
         shutil.rmtree(self.folder / "gone")
         run.wait(END_S)
         self.assert_error(run, 1, "run/events.jsonl: was removed while the run wrote to it")
+        self.assertFalse((self.folder / "run" / "config.toml").exists())
 
     def test_whoever_removes_what_ranks_say_silences_nobody(self):
         run = self.start(*TINY, *LONG, "--timeout", "1s", "--max-restarts", 1, "--run-dir", "run")
@@ -321,6 +322,20 @@ class Preempted(FailureTest):
         self.assertEqual(of_kind(self.folder / "run", "eval"), [])
         self.assertIn("no held-out loss: asked to stop", run.out)
         self.assertEqual(self.checkpoints(), [read_events(self.folder / "run")[-1]["step"]])
+
+    def test_the_last_evaluation_can_be_had_later(self):
+        args = ("--eval-every", 5, "--until-loss", 5.5)
+        run = self.start(*TINY, "--lr", "1e-3", "--steps", 5, "--ranks", 2, *args, "--eval-samples", 1000000, "--run-dir", "run")
+        self.wait_for_step(run, 5)
+        time.sleep(0.5)
+        run.process.send_signal(signal.SIGTERM)
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["reason"], end["step"], end["held_out_loss"]), ("signal", 5, None))
+        self.train("--resume", "--run-dir", "run", "--eval-samples", 16)
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["reason"], end["step"]), ("loss", 5))
 
     def test_one_rank_is_enough(self):
         run = self.start(*TINY, *LONG, "--ranks", 2, "--run-dir", "run")

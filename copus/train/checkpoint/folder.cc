@@ -107,9 +107,8 @@ Result<void> publish(const std::string& partial, const std::string& run_dir,
   // instant, and goes then. Where the file system cannot do that (NFS), it goes first.
   if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
     COPUS_TRY_VOID(sync_folder(checkpoints_folder(run_dir)));
-    std::error_code error;
-    remove_tree(partial, error);
-    if (error) return make_error("{}: cannot be removed: {}", partial, error.message());
+    std::error_code ignored;  // it is there; what is left of the old one goes with the leftovers
+    remove_tree(partial, ignored);
     return {};
   }
   std::error_code error;

@@ -31,13 +31,6 @@ Result<off_t> size_of(int fd, const std::string& path) {
   return make_error("{}: cannot be read: {}", path, std::strerror(errno));
 }
 
-// Whoever removed it took the run's record and its lock: nothing more can be recorded.
-Result<void> still_there(int fd, const std::string& path) {
-  struct stat status = {};
-  if (::fstat(fd, &status) != 0 || status.st_nlink > 0) return {};
-  return make_error("{}: was removed while the run wrote to it", path);
-}
-
 // Where the last whole line ends: 0 when there is none.
 Result<off_t> end_of_lines(int fd, off_t size, const std::string& path) {
   std::array<char, 4096> block = {};
@@ -130,12 +123,17 @@ Result<void> RunDirectory::write_text(const std::string& name, const std::string
   return write_whole_file(inside(path_, name), content);
 }
 
+bool RunDirectory::removed() const {
+  struct stat status = {};
+  return ::fstat(events_, &status) == 0 && status.st_nlink == 0;
+}
+
 Result<void> RunDirectory::append_event(const Json& event) {
   COPUS_CHECK(events_ >= 0);
   const std::string path = inside(path_, kEvents);
   // Bytes that are no UTF-8 (a path in a message) are replaced: the line stays JSON.
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  COPUS_TRY_VOID(still_there(events_, path));
+  if (removed()) return make_error("{}: was removed while the run wrote to it", path);
   COPUS_TRY(const off_t before, size_of(events_, path));
   const int reason = write_all(events_, line);
   if (reason == 0) return {};

@@ -25,6 +25,8 @@ class RunDirectory {
   const std::string& path() const { return path_; }
   // What the lock goes with, for processes that this one starts: it stays until the last has ended.
   int descriptor() const { return events_; }
+  // By somebody else, and with it the run's record and its lock.
+  bool removed() const;
   // Whole file or none: written beside, then renamed.
   Result<void> write_text(const std::string& name, const std::string& content) const;
   // One line, in the file when this returns. A write that fails (full disk) is an error and leaves
