@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,40 +9,19 @@
 #include <cstring>
 #include <utility>
 
+#include "copus/base/spawn.h"
+
 namespace copus {
-namespace {
-
-// Between fork and exec nothing may allocate or lock.
-[[noreturn]] void become(char* const* argv, const char* log, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // it died before the line above
-  const int null = ::open("/dev/null", O_RDONLY);
-  const int out = ::open(log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (::dup2(null, STDIN_FILENO) < 0 || ::dup2(out, STDOUT_FILENO) < 0 ||
-      ::dup2(out, STDERR_FILENO) < 0) {
-    ::_exit(127);
-  }
-  for (const int fd : {null, out}) {
-    if (fd > STDERR_FILENO) ::close(fd);
-  }
-  ::execv(argv[0], argv);
-  ::_exit(127);
-}
-
-}  // namespace
 
 Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& command,
                                          const std::string& log) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (out < 0) return make_error("{}: cannot be written: {}", log, std::strerror(errno));
+  const Result<pid_t> pid = spawn({command.front(), command, own_variables(), out, out});
+  ::close(out);
+  if (!pid) return pid.error();
   ChildProcess child;
-  const pid_t parent = ::getpid();
-  child.pid_ = ::fork();
-  if (child.pid_ == 0) become(argv.data(), log.c_str(), parent);
-  if (child.pid_ < 0)
-    return make_error("{}: no process: {}", command.front(), std::strerror(errno));
+  child.pid_ = *pid;
   return child;
 }
 

@@ -1,7 +1,4 @@
 // A child process with its output in a file, that outlives neither this one nor its interest in it.
-//
-// The thread that starts it must live as long as it may: the kernel's parent-death signal follows
-// the thread.
 #pragma once
 
 #include <sys/types.h>

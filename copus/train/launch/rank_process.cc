@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "copus/base/spawn.h"
 #include "copus/base/text.h"
 
 namespace copus {
@@ -34,7 +34,6 @@ class Pipe {
   int read_end() const { return ends_[0]; }
   int write_end() const { return ends_[1]; }
   int release_read_end() { return std::exchange(ends_[0], -1); }
-  void close_write_end() { close_end(1); }
 
  private:
   void close_end(std::size_t i) {
@@ -43,65 +42,6 @@ class Pipe {
   }
   std::array<int, 2> ends_ = {-1, -1};
 };
-
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  all.reserve(texts.size() + 1);
-  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
-  all.push_back(nullptr);
-  return all;
-}
-
-struct ChildPlan {
-  const char* path;
-  char* const* argv;
-  char* const* envp;
-  int out;  // -1: keep
-  int err;
-  int kept_open;  // -1: none
-  int failure;    // where errno goes
-  pid_t parent;
-  const sigset_t* mask;
-};
-
-// Between fork and exec: the parent may have threads, so nothing here may allocate or lock.
-[[noreturn]] void become_rank(const ChildPlan& plan) {
-  const auto give_up = [&] {
-    const int reason = errno;
-    [[maybe_unused]] const ssize_t written = ::write(plan.failure, &reason, sizeof reason);
-    ::_exit(127);
-  };
-  // Own group: Ctrl-C at a terminal reaches the supervisor alone, and the group can be killed
-  // whole.
-  if (::setpgid(0, 0) != 0) give_up();
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
-  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
-  const int null = ::open("/dev/null", O_RDONLY);
-  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0) give_up();
-  if (null > STDERR_FILENO) ::close(null);
-  if (plan.out >= 0 && ::dup2(plan.out, STDOUT_FILENO) < 0) give_up();
-  if (::dup2(plan.err, STDERR_FILENO) < 0) give_up();
-  if (plan.kept_open >= 0 && ::fcntl(plan.kept_open, F_SETFD, 0) != 0) give_up();
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  for (const int number : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) {
-    ::sigaction(number, &standard, nullptr);
-  }
-  ::sigprocmask(SIG_SETMASK, plan.mask, nullptr);
-  ::execve(plan.path, plan.argv, plan.envp);
-  give_up();
-  std::abort();  // not reached
-}
-
-// 0 once the child executes; what stopped it otherwise.
-int exec_errno(int fd) {
-  int reason = 0;
-  ssize_t n = 0;
-  do {
-    n = ::read(fd, &reason, sizeof reason);
-  } while (n < 0 && errno == EINTR);
-  return n == static_cast<ssize_t>(sizeof reason) ? reason : 0;
-}
 
 void set_nonblocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -155,34 +95,11 @@ Result<RankProcess> start_rank(int rank, const std::string& path,
                                int kept_open) {
   Pipe out;
   Pipe err;
-  Pipe failure;
-  if ((!keep_stdout && !out.open()) || !err.open() || !failure.open()) {
+  if ((!keep_stdout && !out.open()) || !err.open()) {
     return make_error("rank {}: no pipe: {}", rank, std::strerror(errno));
   }
-  const std::vector<char*> argv = pointers(command);
-  const std::vector<char*> envp = pointers(variables);
-
-  // A signal between fork and exec would run this process's handlers in the child.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const ChildPlan plan = {path.c_str(),        argv.data(),     envp.data(),
-                          out.write_end(),     err.write_end(), kept_open,
-                          failure.write_end(), ::getpid(),      &before};
-  const pid_t pid = ::fork();
-  if (pid == 0) become_rank(plan);
-  const int fork_errno = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return make_error("rank {}: no process: {}", rank, std::strerror(fork_errno));
-
-  ::setpgid(pid, pid);  // the child does so too; whoever is first
-  failure.close_write_end();
-  if (const int reason = exec_errno(failure.read_end()); reason != 0) {
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    return make_error("{}: cannot be started: {}", path, std::strerror(reason));
-  }
+  COPUS_TRY(const pid_t pid,
+            spawn({path, command, variables, out.write_end(), err.write_end(), kept_open}));
   RankProcess process;
   process.rank = rank;
   process.pid = pid;

@@ -45,9 +45,7 @@ int usable_cores();
 // The path of a program as a shell finds it. An error when there is none.
 Result<std::string> find_program(const std::string& name);
 
-// Forks and executes `path` in a process group of its own, with standard input empty. It has begun
-// to execute when this returns; a failure to is an error. `kept_open`: a descriptor that it has
-// too, by the same number; -1: none.
+// Starts `path` as spawn() does, its output into pipes.
 Result<RankProcess> start_rank(int rank, const std::string& path,
                                const std::vector<std::string>& command,
                                const std::vector<std::string>& variables, bool keep_stdout,

@@ -12,12 +12,11 @@
 #include <optional>
 #include <utility>
 
+#include "copus/base/spawn.h"
 #include "copus/base/to_stderr.h"
 #include "copus/train/launch/rank_output.h"
 #include "copus/train/launch/rank_process.h"
 #include "copus/train/launch/signal_pipe.h"
-
-extern char** environ;
 
 namespace copus {
 namespace {
@@ -60,7 +59,7 @@ class Supervisor {
     COPUS_TRY_VOID(signals_.open());
     COPUS_TRY(const std::string path, find_program(options_.command.front()));
     std::vector<std::string> inherited = options_.variables;
-    for (char** each = environ; *each != nullptr; ++each) inherited.emplace_back(*each);
+    for (std::string& each : own_variables()) inherited.push_back(std::move(each));
     const int cores = usable_cores();
     for (int rank = 0; rank < options_.ranks; ++rank) {
       const bool keep_stdout = rank == 0;
@@ -130,8 +129,8 @@ class Supervisor {
       // What has failed already stays what ended the run; but nobody wants it started again.
       outcome_.message = failed_at_ ? outcome_.message + "; then " + stopped : stopped;
       if (!failed_at_) outcome_.exit_code = 128 + number;
-      if (number == SIGINT && ::isatty(STDERR_FILENO) == 1) {
-        to_stderr("\ncopus: ending after this step, and saving; Ctrl-C again ends at once\n");
+      if (number == SIGINT && !failed_at_ && ::isatty(STDERR_FILENO) == 1) {
+        to_stderr("\ncopus: ending after this step; Ctrl-C again does not wait\n");
       }
     }
     stop();
