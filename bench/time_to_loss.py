@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time to a loss, on this machine: adapting batch and layout against every fixed choice of a small grid.
 
-    bench/time_to_loss.py --text FILE [--target 2.0] [--seeds 3] [--limit 120]
+    bench/time_to_loss.py --text FILE [--target 2.0] [--seeds 3] [--limit 120] [--rows 2 7 9]
 
 Every run trains the same model on the same samples, with the learning rate of its batch (square-root rule). Its loss is
 the mean over the last 1,024 samples, each seen for the first time; its time counts from the first step on, pauses
@@ -116,15 +116,18 @@ def main():
     parser.add_argument("--target", type=float, default=2.0, help="nats per byte")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=120, help="seconds for one run")
+    rows = list(choices())
+    parser.add_argument("--rows", type=int, nargs="+", choices=range(1, len(rows) + 1), help="of the table; else all")
     parser.add_argument("--copus", type=Path, default=SOURCE / "build" / "bin" / "copus")
     args = parser.parse_args()
     if not args.text.is_file():
         parser.error(f"--text: {args.text} is no file")
 
-    seconds = {name: [] for name, _ in choices()}
-    samples = {name: [] for name, _ in choices()}
+    rows = [rows[i - 1] for i in sorted(set(args.rows or range(1, len(rows) + 1)) | {len(rows)})]  # the last is the reference
+    seconds = {name: [] for name, _ in rows}
+    samples = {name: [] for name, _ in rows}
     for seed in range(1, args.seeds + 1):
-        for name, flags in choices():
+        for name, flags in rows:
             found, watch = time_to_loss(args.copus, args.text.resolve(), flags, seed, args.target, args.limit)
             seconds[name].append(found[0] if found else float("inf"))
             samples[name].append(found[1] if found else float("inf"))
