@@ -1,5 +1,8 @@
 #include "apps/copus/adapt_args.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
 #include "copus/spec/catalog.h"
@@ -105,7 +108,11 @@ std::vector<std::pair<std::string, Json>> adapt_config(const AdaptOptions& optio
   out.emplace_back("batch-range",
                    fmt::format("{}:{}", options.lowest_batch, options.highest_batch));
   if (!args.fix.empty()) out.emplace_back("fix", args.fix);
-  if (!args.cluster.empty()) out.emplace_back("cluster", args.cluster);
+  if (!args.cluster.empty()) {
+    std::error_code ignored;
+    const bool is_file = std::filesystem::is_regular_file(args.cluster, ignored);
+    out.emplace_back("cluster", is_file ? from_anywhere(args.cluster) : args.cluster);
+  }
   return out;
 }
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -166,12 +168,17 @@ int report(const Error& error) {
   return kBadInput;
 }
 
+std::string from_anywhere(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  return failed ? path : whole.lexically_normal().string();
+}
+
 Result<void> write_file(const std::string& path, const std::string& content) {
   if (path == "-") {
     if (std::fwrite(content.data(), 1, content.size(), stdout) == content.size()) return {};
     const int reason = errno;
     std::clearerr(stdout);
-    if (reason == EPIPE) return {};  // whoever read it wanted no more
     return make_error("standard output: cannot be written ({})", std::strerror(reason));
   }
   const Result<void> written = write_whole_file(path, content);

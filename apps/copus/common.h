@@ -65,6 +65,9 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
 // "copus: error: …" on standard error; returns kBadInput.
 int report(const Error& error);
 
+// A path as it is found from every folder.
+std::string from_anywhere(const std::string& path);
+
 // write_whole_file(), or to standard output where `path` is "-".
 Result<void> write_file(const std::string& path, const std::string& content);
 

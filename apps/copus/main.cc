@@ -8,12 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "apps/copus/common.h"
+#include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/spec/catalog.h"
 
@@ -63,6 +64,7 @@ int answered(int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  copus::open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the write, as a full disk is
   if (const char* dir = std::getenv("COPUS_CATALOG")) {
     std::error_code ignored;
@@ -76,6 +78,7 @@ int main(int argc, char** argv) {
   // Completion lists the options of all commands.
   const std::string_view wanted = argc > 1 ? argv[1] : "";
   if (wanted == "train" || wanted == "completion") copus::become_engine(command_line);
+  if (wanted != "train") copus::print_to_whoever_reads();  // training asks whether it is a terminal
   int exit_code = copus::kOk;
   CLI::App app{"Copus lays the training of an LLM out over a cluster."};
   app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
@@ -97,14 +100,16 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return answered(app.exit(error));  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream text;
+      const int code = app.exit(error, text, text);
+      std::fputs(text.str().c_str(), stdout);
+      return answered(code);
+    }
     return copus::report(copus::make_error("{} (copus --help shows how)", error.what()));
   } catch (const std::bad_alloc&) {
     return copus::report(copus::make_error("out of memory"));
-  } catch (const std::system_error& error) {  // standard output that cannot be written
-    if (error.code() == std::errc::broken_pipe) return exit_code;
-    return copus::report(copus::make_error("{}", error.what()));
-  } catch (const std::exception& error) {
+  } catch (const std::exception& error) {  // such as standard output that cannot be written
     return copus::report(copus::make_error("{}", error.what()));
   }
   return answered(exit_code);

@@ -144,7 +144,6 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
 }
 
 int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv) {
-  open_standard_streams();
   note_given(args);
   if (!args.config.empty()) {
     if (const Result<void> applied = apply_config(command, args.config); !applied) {

@@ -280,13 +280,6 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
 
 namespace {
 
-// A path as it is found from every folder.
-std::string from_anywhere(const std::string& path) {
-  std::error_code failed;
-  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
-  return failed ? path : whole.lexically_normal().string();
-}
-
 // As load_model() sees it: other names are the catalog's.
 bool is_model_path(const std::string& model) {
   std::error_code failed;

@@ -42,7 +42,8 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
 // `local_ranks`.
 Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks);
 
-// Every option as resolved, defaults too, as TOML that --config reads.
+// What the run was given and the defaults that decide what it computes, as TOML that --config
+// reads.
 std::string resolved_config(const RunOptions& run, const TrainArgs& args);
 
 // The batch nearest to the run's that some layout of so many ranks can train with.

@@ -52,8 +52,13 @@ struct ChildPlan {
   if (spawn.kept_open >= 0 && ::fcntl(spawn.kept_open, F_SETFD, 0) != 0) give_up();
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
-  for (const int number : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) {
-    ::sigaction(number, &standard, nullptr);
+  for (int number = 1; number < NSIG; ++number) {  // what is ignored stays so (nohup), but these
+    struct sigaction now = {};
+    const bool reset =
+        number == SIGINT || number == SIGTERM || number == SIGCHLD || number == SIGPIPE;
+    if (reset || (::sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)) {
+      ::sigaction(number, &standard, nullptr);
+    }
   }
   ::sigprocmask(SIG_SETMASK, plan.mask, nullptr);
   ::execve(spawn.path.c_str(), plan.argv, plan.envp);

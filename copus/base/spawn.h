@@ -22,7 +22,8 @@ struct Spawn {
   int kept_open = -1;                  // a descriptor that it has too, by the same number; -1: none
 };
 
-// Standard input is empty. It has begun to execute when this returns; a failure to is an error.
+// REQUIRES: descriptors 0 to 2 are open (open_standard_streams()). Standard input is empty. It has
+// begun to execute when this returns; a failure to is an error.
 Result<pid_t> spawn(const Spawn& child);
 
 // This process's variables, NAME=value each.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,13 +42,23 @@ TEST_F(SpawnTest, HasTheVariablesAndTheOutputThatItIsGivenAndNoInput) {
   EXPECT_EQ(folder_.read("out"), "value\n\n");
 }
 
-TEST_F(SpawnTest, HasOnlyTheDescriptorThatIsKeptOpen) {
+TEST_F(SpawnTest, HasTheDescriptorThatIsKeptOpen) {
   const int fd = ::open(folder_.write("in", "text\n").c_str(), O_RDONLY | O_CLOEXEC);
   const std::string script = "cat <&" + std::to_string(fd);
   EXPECT_EQ(run(script, fd).value(), 0);
   EXPECT_EQ(folder_.read("out"), "text\n");
   EXPECT_NE(run(script).value(), 0);
   ::close(fd);
+}
+
+TEST_F(SpawnTest, IgnoresWhatIsIgnoredButTheSignalsThatEndIt) {
+  const auto hangup = ::signal(SIGHUP, SIG_IGN);
+  const auto pipe = ::signal(SIGPIPE, SIG_IGN);
+  const Result<int> code = run("kill -HUP $$; echo hung up; kill -PIPE $$; echo not reached");
+  ::signal(SIGHUP, hangup);
+  ::signal(SIGPIPE, pipe);
+  EXPECT_EQ(code.value(), -1);
+  EXPECT_EQ(folder_.read("out"), "hung up\n");
 }
 
 TEST_F(SpawnTest, LeadsAGroupOfItsOwnThatASignalReaches) {

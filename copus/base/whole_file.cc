@@ -31,7 +31,7 @@ bool is_no_file(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
-// Standard output or error by another name, as /dev/stdout, where that is a file.
+// Standard output or error by another name, as /dev/stdout.
 int standard_stream(const std::string& path) {
   struct stat found = {}, open = {};
   if (::stat(path.c_str(), &found) != 0) return -1;
@@ -77,11 +77,12 @@ int write_all(int fd, std::string_view bytes) {
 
 Result<void> write_whole_file(const std::string& path, std::string_view content) {
   int reason = 0;
-  if (is_no_file(path)) {
-    reason = write_in_place(path, content);
-  } else if (const int fd = standard_stream(path); fd >= 0) {
+  if (const int fd = standard_stream(path); fd >= 0) {
     std::fflush(stdout);  // what was printed before comes before
     reason = write_all(fd, content);
+    if (reason == EPIPE) reason = 0;  // whoever read it wanted no more
+  } else if (is_no_file(path)) {
+    reason = write_in_place(path, content);
   } else {
     reason = write_and_rename(behind_links(path), content);
   }

@@ -10,7 +10,7 @@
 namespace copus {
 
 // A link keeps leading where it leads; what is no file (a pipe, a device) and what is open as
-// standard output is written to as it is.
+// standard output or error is written to as it is.
 Result<void> write_whole_file(const std::string& path, std::string_view content);
 
 // Writes all of it, however many calls that takes. 0, or what stopped it (errno).

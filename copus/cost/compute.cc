@@ -97,7 +97,8 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   const double sequences = real(s.micro_batch);
   const double rows = real(s.seq_len) / real(s.cp);
   const Bytes scores(heads * pairs);  // one byte per score
-  const double passes = 4 * element_ + (model_.dropout ? 2 * element_ + 1 : 0);
+  const bool drops = model_.drops_scores();
+  const double passes = 4 * element_ + (drops ? 2 * element_ + 1 : 0);
   auto product = [&](double dim) {
     const FlopsPerSec rate = wide_peak_ * (efficiency_.matmul * dim / (dim + kUnfusedHalfDim));
     const Bytes io(element_ * heads * sequences *
@@ -105,8 +106,8 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
     return max(Flops(2 * heads * pairs * dim) / rate, io / memory_) + efficiency_.launch;
   };
   const Seconds products = product(qk_dim) + product(v_dim);
-  forward = products + stream(scores * (passes - 2 * element_), model_.dropout ? 3 : 2);
-  backward = products * 2.0 + stream(scores * passes, model_.dropout ? 3 : 2);
+  forward = products + stream(scores * (passes - 2 * element_), drops ? 3 : 2);
+  backward = products * 2.0 + stream(scores * passes, drops ? 3 : 2);
 }
 
 void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcept {

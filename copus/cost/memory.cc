@@ -32,7 +32,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   if (fused_attention) {
     attention += t * heads * 4;  // log-sum-exp
   } else {
-    scores = heads * t * real(s.seq_len) * (e + (model.dropout ? 1 + e : 0));
+    scores = heads * t * real(s.seq_len) * (e + (model.drops_scores() ? 1 + e : 0));
     if (s.recompute == Recompute::kNone) attention += scores;
   }
 

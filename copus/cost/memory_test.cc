@@ -46,6 +46,19 @@ TEST(Activations, OfALayerFollowEquation1) {
   EXPECT_DOUBLE_EQ(g.layer_bytes(1, false, Recompute::kNone), g.sbh() * (34 + 5 * g.a * g.s / g.h));
 }
 
+TEST(Activations, DropoutOfTheAttentionAloneKeepsItsMaskAndItsResultUnlessFused) {
+  const Gpt g;
+  ModelSpec without = g.spec();
+  without.dropout = false;
+  ModelSpec with = without;
+  with.attention_dropout = 0.1;
+  const auto bytes = [&](const ModelSpec& model, bool fused) {
+    return activation_bytes(model, CostOptions(), fused, g.shape(1, false, Recompute::kNone)).dense;
+  };
+  EXPECT_DOUBLE_EQ((bytes(with, false) - bytes(without, false)).v, 3 * g.a * g.s * g.s * g.b);
+  EXPECT_EQ(bytes(with, true).v, bytes(without, true).v);
+}
+
 TEST(Activations, WithTensorParallelismFollowEquation2) {
   const Gpt g;
   for (const std::int64_t t : {2, 4, 8}) {

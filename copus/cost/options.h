@@ -16,9 +16,8 @@
 namespace copus {
 
 enum class AttentionKernel {
-  // Fused where the GPU has such a kernel and the model has no dropout: Megatron-LM's GPT recipe,
-  // the one with dropout, runs
-  // unfused unless asked.
+  // Fused where the GPU has such a kernel and the model has no dropout but the attention's:
+  // Megatron-LM's GPT recipe, the one with dropout, runs unfused unless asked.
   kAuto,
   kFused,    // flash attention: scores never reach memory
   kUnfused,  // scores, softmax and dropout are separate kernels, scores are stored

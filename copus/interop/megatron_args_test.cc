@@ -32,6 +32,14 @@ bool names(const Flags& flags, const std::string& name) {
   });
 }
 
+TEST(MegatronArgs, AttentionMayHaveADropoutOfItsOwn) {
+  ModelSpec model = load_model("llama-3-8b").value();
+  model.attention_dropout = 0.1;
+  const Flags flags = megatron_args(model, ParallelPlan(), 4096, 512, CostOptions()).value();
+  EXPECT_TRUE(has(flags, "--attention-dropout 0.1"));
+  EXPECT_TRUE(has(flags, "--hidden-dropout 0"));
+}
+
 TEST(MegatronArgs, OfADenseModelStateItsShapeAndItsLayout) {
   const Flags flags = flags_of("llama-3-70b", "tp=8,pp=4,dp=2,micro_batch=2,zero=1,sp=1");
   for (const char* flag : {"--num-layers 80",

@@ -85,12 +85,13 @@ struct ModelSpec {
   bool mlp_bias = false;
   bool qk_norm = false;  // RMSNorm over head_dim on queries and keys (Qwen3)
   bool dropout = false;  // GPT-2 era training keeps dropout masks
-  // Of the attention's weights alone, which fused kernels do without a mask: not priced.
+  // Of the attention's weights alone: fused kernels do it without a mask.
   double attention_dropout = 0;
   MlaSpec mla;
   MoeSpec moe;
 
   bool is_moe() const { return moe.experts > 0; }
+  bool drops_scores() const { return dropout || attention_dropout > 0; }
   bool layer_is_moe(std::int64_t layer) const {
     return is_moe() && layer >= moe.first_dense_layers;
   }

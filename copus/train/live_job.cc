@@ -92,11 +92,14 @@ Result<void> LiveJob::begin() {
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
   outcome_.saved = done() && !start_.from.empty();
   if (done()) {
-    say(fmt::format("nothing to do: its --{} {} is reached; give it a larger one to go on",
+    say(fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
                     outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
-    // But its last evaluation may have been given up.
-    if (o_.eval_every > 0) COPUS_TRY_VOID(evaluate());
+  }
+  if (done() && o_.eval_every > 0) {  // the last evaluation may have been given up
+    trainer_.mesh().world->activity().set_step(outcome_.steps);  // a signal does not end it at once
+    COPUS_TRY(const bool evaluated, evaluate());
     const double reached = outcome_.held_out_loss.value_or(INFINITY);
+    if (!evaluated) outcome_.reason = "signal";
     if (o_.until_loss && reached <= *o_.until_loss) outcome_.reason = "loss";
   }
   if (saver_ && o_.checkpoint.every > 0 && !done()) saver_->prepare(trainer_);

@@ -83,7 +83,11 @@ Result<void> LiveJob::finish_saving() {
   trainer_.mesh().world->meet(begin);
   // All are through with writing, and know what became of it.
   const std::string why = first_said(*trainer_.mesh().world, trainer_.options().device, trouble);
-  if (recorder_ != nullptr) COPUS_TRY_VOID(clean_leftovers(o_.run_dir));
+  if (recorder_ != nullptr) {
+    if (const Result<void> cleaned = clean_leftovers(o_.run_dir); !cleaned) {
+      say(cleaned.error().message);
+    }
+  }
   if (why.empty()) return {};
   outcome_.saved = false;
   // What the run has reached is lost: whoever waits for it must know.

@@ -104,7 +104,10 @@ Result<Recorder> open_recorder(const RunOptions& options) {
             RunDirectory::open(options.run_dir, options.checkpoint.resume, options.held_directory));
   if (options.checkpoint.save) COPUS_TRY_VOID(prepare_checkpoints(options.run_dir));
   // Nobody else writes here now: what is half done will stay so.
-  COPUS_TRY_VOID(clean_leftovers(options.run_dir));
+  // What cannot be removed is in nobody's way.
+  if (const Result<void> cleaned = clean_leftovers(options.run_dir); !cleaned) {
+    to_stderr(fmt::format("copus: {}\n", cleaned.error().message));
+  }
   return Recorder(std::move(directory));
 }
 
@@ -199,7 +202,6 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     if (!start.trainer) COPUS_TRY_VOID(make_trainer(groups, options, trainer_options, start));
     LiveJob job(groups, options, data, start, recorder ? &*recorder : nullptr, progress,
                 stop_asked);
-    COPUS_TRY_VOID(job.begin());
     // However it ends, what was reached is the outcome's.
     const auto take_outcome = [&] {
       outcome = job.outcome();
@@ -207,6 +209,10 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     };
     const Activity::Scope steps(activity, Doing::kBetweenSteps);
     try {
+      if (Result<void> begun = job.begin(); !begun) {
+        take_outcome();
+        return begun;
+      }
       if (rank != 0) {
         Result<void> followed = job.follow();
         if (followed) followed = job.finish_saving();

@@ -91,7 +91,7 @@ class Resumed(CheckpointTest):
     def test_run_that_is_over_says_why_it_does_nothing(self):
         self.train(*TWELVE, "--run-dir", "run")
         again = self.train("--resume", "--run-dir", "run", "--samples", 100000)
-        self.assertIn("nothing to do: its --steps 12 is reached", again.out)
+        self.assertIn("nothing to train: its --steps 12 is reached", again.out)
 
     def test_what_follows_from_an_option_follows_the_new_one(self):
         self.train(*TINY, "--lr", "1e-3", "--steps", 6, "--run-dir", "run")

@@ -333,6 +333,14 @@ class Preempted(FailureTest):
         self.assertEqual(run.code, 0, run.err)
         end = read_events(self.folder / "run")[-1]
         self.assertEqual((end["reason"], end["step"], end["held_out_loss"]), ("signal", 5, None))
+        run = self.start("--resume", "--run-dir", "run")
+        self.wait_for_event(run, '"event":"restart"')
+        time.sleep(0.5)
+        run.process.send_signal(signal.SIGTERM)
+        run.wait(END_S)
+        self.assertEqual(run.code, 0, run.err)
+        end = read_events(self.folder / "run")[-1]
+        self.assertEqual((end["reason"], end["step"], end["samples"]), ("signal", 5, 40))
         self.train("--resume", "--run-dir", "run", "--eval-samples", 16)
         end = read_events(self.folder / "run")[-1]
         self.assertEqual((end["reason"], end["step"]), ("loss", 5))

@@ -177,15 +177,18 @@ class RunTest(unittest.TestCase):
 
     def wait_for_step(self, run, step, run_dir="run"):
         """The run is past its start and between two steps, as far as one can know."""
+        self.wait_for_event(run, f'"step":{step},', run_dir)
+
+    def wait_for_event(self, run, text, run_dir="run"):
         events = self.folder / run_dir / "events.jsonl"
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            if events.exists() and f'"step":{step},' in events.read_text(encoding="utf-8"):
+            if events.exists() and text in events.read_text(encoding="utf-8"):
                 return
             if run.process.poll() is not None:
                 break
             time.sleep(0.05)
-        self.fail(f"no step {step}: {' '.join(run.args)}\n{run.err}")
+        self.fail(f"no {text}: {' '.join(run.args)}\n{run.err}")
 
     def ranks(self):
         return {env["RANK"]: pid for pid, env in tagged(self.tag).items() if "RANK" in env}

@@ -157,12 +157,13 @@ Result<void> clean_leftovers(const std::string& run_dir) {
                       (name.ends_with(".partial") || name.ends_with(".old"));
     if (ours) left.push_back(path);
   }));
+  Result<void> all;
   for (const std::string& path : left) {
     std::error_code error;
     remove_tree(path, error);
-    if (error) return make_error("{}: cannot be removed: {}", path, error.message());
+    if (error) all = make_error("{}: cannot be removed: {}", path, error.message());
   }
-  return {};
+  return all;
 }
 
 }  // namespace copus

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "copus/base/spawn.h"
+#include "copus/base/standard_streams.h"
 #include "copus/base/to_stderr.h"
 #include "copus/train/launch/rank_output.h"
 #include "copus/train/launch/rank_process.h"
@@ -212,14 +213,6 @@ class Supervisor {
 };
 
 }  // namespace
-
-void open_standard_streams() {
-  for (;;) {
-    const int fd = ::open("/dev/null", O_RDWR);
-    if (fd > STDERR_FILENO) ::close(fd);
-    if (fd < 0 || fd > STDERR_FILENO) return;
-  }
-}
 
 Result<SupervisorOutcome> supervise(const SupervisorOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxLocalRanks) {

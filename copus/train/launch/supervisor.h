@@ -39,10 +39,6 @@ struct SupervisorOutcome {
   std::string message;       // one line for people; empty when all ended well
 };
 
-// What was closed is /dev/null now. To be called before anything else is opened: a file or socket
-// that got the number of a standard stream would be written to by whoever prints.
-void open_standard_streams();
-
 // Rank 0 writes to this process's standard output directly: it speaks for the run. All that ranks
 // write to standard error, and what other ranks write to standard output, comes line by line on
 // standard error as "rank 3: …". The first rank that fails (non-zero exit or signal) ends the
