@@ -59,6 +59,8 @@ TEST(HfConfig, DropoutOfTheAttentionAloneIsNotTheDropoutThatKeepsMasks) {
   const ModelSpec m = parsed(with(llama_config(), {{"attention_dropout", 0.1}}));
   EXPECT_FALSE(m.dropout);
   EXPECT_EQ(m.attention_dropout, 0.1);
+  const Json deepseek = with(deepseek_config(), {{"attention_dropout", 0.1}});
+  EXPECT_EQ(parsed(deepseek).attention_dropout, 0.1);
 }
 
 TEST(HfConfig, LlamaBiasesCoverTheirProjections) {

@@ -86,17 +86,18 @@ Result<void> LiveJob::begin() {
     say(fmt::format("going on from {}: step {}, {} samples", start_.from, start_.step,
                     start_.samples));
   }
-  COPUS_TRY_VOID(record_begin());
   // A run that was over stays so.
   if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
   outcome_.saved = done() && !start_.from.empty();
+  // What is saved is no reason to end at once when a signal asks for an end.
+  if (done()) trainer_.mesh().world->activity().set_step(outcome_.steps);
+  COPUS_TRY_VOID(record_begin());
   if (done()) {
     say(fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
                     outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
   }
   if (done() && o_.eval_every > 0) {  // the last evaluation may have been given up
-    trainer_.mesh().world->activity().set_step(outcome_.steps);  // a signal does not end it at once
     COPUS_TRY(const bool evaluated, evaluate());
     const double reached = outcome_.held_out_loss.value_or(INFINITY);
     if (!evaluated) outcome_.reason = "signal";

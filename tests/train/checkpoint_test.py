@@ -101,7 +101,9 @@ class Resumed(CheckpointTest):
 
     def test_from_another_folder(self):
         (self.folder / "text.txt").write_text("every folder finds it again\n" * 500, encoding="utf-8")
-        self.train(*TINY, "--data", "text.txt", "--steps", 3, "--run-dir", "run")
+        (self.folder / "two.json").write_text('{"name": "two", "nodes": 1, "gpus_per_node": 2, "gpu": "H100-80GB-SXM"}')
+        self.train(*TINY, "--data", "text.txt", "--adapt", "batch", "--cluster", "two.json", "--ranks", 2, "--steps", 3,
+                   "--run-dir", "run")  # fmt: skip
         (self.folder / "elsewhere").mkdir()
         run = self.start("--resume", "--run-dir", "../run", "--steps", 6, cwd=self.folder / "elsewhere").wait(START_S + END_S)
         self.assertEqual(run.code, 0, run.err)
