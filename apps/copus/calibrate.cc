@@ -107,6 +107,10 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
   fmt::print("fitted in {}{}\n\n{}\n", human_seconds(outcome.seconds),
              outcome.fitted.converged ? "" : "; the solver did not come to an end that it trusts",
              format_table({"of", "<parameter", "before", "fitted", "95% interval"}, rows));
+  if (!outcome.fitted.intervals_known) {
+    fmt::print(
+        "the intervals are what was believed before: the solver cannot tell what the rows say\n\n");
+  }
   if (silent > 0) {
     fmt::print("{} others stay close to what they were: the rows say little about them\n\n",
                silent);
@@ -127,6 +131,7 @@ Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
   Json json;
   json["seconds"] = outcome.seconds;
   json["converged"] = outcome.fitted.converged;
+  json["intervals_known"] = outcome.fitted.intervals_known;
   for (const FittedParameter& p : outcome.fitted.parameters) {
     json["parameters"].push_back({{"of", p.key},
                                   {"name", p.name},

@@ -35,6 +35,9 @@ struct FittedParameter {
 struct Calibration {
   std::vector<FittedParameter> parameters;
   bool converged = true;  // the solver came to an end that it trusts
+  // Else the intervals are as wide as what was believed before, and nothing is known of which
+  // parameters the rows speak of.
+  bool intervals_known = true;
   // From scratch: what no row speaks of is what would be thought of any, not what the catalog says.
   bool from_scratch = false;
   std::vector<std::string> keep;

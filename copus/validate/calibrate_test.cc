@@ -140,6 +140,21 @@ TEST_F(CalibrationTest, FindsTheParametersThatMadeTheRows) {
   near("activation_scale", 1.6);
 }
 
+TEST_F(CalibrationTest, AnOptionAtItsDefaultIsSoughtFromTheDefault) {
+  // megatron's logits_bytes is 0, which stands for 6 in half precision. These rows need 12.
+  ASSERT_EQ(megatron().options.logits_bytes, 0);
+  const std::vector<MeasuredRun> runs =
+      made_runs([](ClusterSpec&, FrameworkProfile& profile) { profile.options.logits_bytes = 12; },
+                0.01, 1000);
+  const Calibration fitted = calibrate(rows_of(runs), {});
+  EXPECT_TRUE(fitted.intervals_known);
+  const FittedParameter& logits = find(fitted, "logits_bytes");
+  EXPECT_EQ(logits.start, 6);
+  EXPECT_TRUE(logits.informed);
+  EXPECT_NEAR(logits.value, 12, 1.5);
+  for (const FittedParameter& p : fitted.parameters) EXPECT_LT(p.low, p.high) << p.key << p.name;
+}
+
 TEST_F(CalibrationTest, OfTwentyRowsHoldsOnRowsNeverSeen) {
   const std::vector<MeasuredRun> all = made_runs(slower, 0.02, 1000);
   const std::vector<MeasuredRun> few(all.begin(), all.begin() + 20);

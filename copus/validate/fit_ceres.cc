@@ -102,10 +102,10 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
       if (unknown == nullptr) {
         ClusterSpec cluster = cluster_of_run(*row.run, *row.profile);
         FrameworkProfile profile = *row.profile;
-        const double start =
-            options.from_scratch && p.prior != Parameter::kNoPrior
-                ? p.prior
-                : std::clamp(p.field(cluster, profile.options) / p.scale, p.low, p.high);
+        const double given = p.field(cluster, profile.options) / p.scale;
+        const bool is_general = (options.from_scratch && p.prior != Parameter::kNoPrior) ||
+                                (p.zero_is_default && given == 0);
+        const double start = is_general ? p.prior : std::clamp(given, p.low, p.high);
         unknown = std::make_unique<Unknown>(Unknown{&p, key, start, 0});
         unknown->x = unknown->to_x(start) + (p.is_floor ? 2 * p.spread : 0);
       }
@@ -150,12 +150,15 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
 
   ceres::Covariance::Options covariance_options;
   covariance_options.algorithm_type = ceres::DENSE_SVD;
-  covariance_options.null_space_rank = -1;
+  // Beliefs make every direction known; should numbers be too far apart to invert, no interval is
+  // better than one of no width, which leaving directions out would give.
+  covariance_options.null_space_rank = 0;
   ceres::Covariance covariance(covariance_options);
   std::vector<std::pair<const double*, const double*>> wanted;
   for (const auto& [name, unknown] : unknowns) wanted.emplace_back(&unknown->x, &unknown->x);
   const bool known = !wanted.empty() && covariance.Compute(wanted, &problem);
   Calibration result;
+  result.intervals_known = known || wanted.empty();
   result.converged = converged;
   result.from_scratch = options.from_scratch;
   result.keep = options.keep;
@@ -167,7 +170,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
     const auto within = [&](double x) { return std::clamp(unknown->value_of(x), p.low, p.high); };
     result.parameters.push_back({unknown->key, p.name, unknown->start, within(unknown->x),
                                  within(unknown->x - reach), within(unknown->x + reach),
-                                 variance < 0.5 * p.spread * p.spread});
+                                 !known || variance < 0.5 * p.spread * p.spread});
   }
   return result;
 }

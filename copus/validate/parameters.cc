@@ -71,6 +71,13 @@ Parameter memory(const char* name, double low, double high, double prior, double
   return parameter;
 }
 
+Parameter logits_bytes() {
+  Parameter parameter = memory("logits_bytes", 1, 30, 6, 0.4, 6,
+                               [](CostOptions& o) -> double& { return o.logits_bytes; });
+  parameter.zero_is_default = true;
+  return parameter;
+}
+
 }  // namespace
 
 const std::vector<Parameter>& calibration_parameters() {
@@ -140,8 +147,7 @@ const std::vector<Parameter>& calibration_parameters() {
              [](CostOptions& o) -> double& { return o.activation_scale; }),
       memory("run_ahead_layers", 0, 200, 0, 1, 20,
              [](CostOptions& o) -> double& { return o.run_ahead_layers; }),
-      memory("logits_bytes", 0, 30, 6, 0.4, 6,
-             [](CostOptions& o) -> double& { return o.logits_bytes; }),
+      logits_bytes(),
       memory(
           "fixed_memory_gib", 0.05, 10, 1, 0.5, 0,
           [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB),
