@@ -1,9 +1,8 @@
 #include "copus/base/csv.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -98,15 +97,7 @@ Result<CsvTable> parse_csv(std::string_view text, std::string_view where) {
 }
 
 Result<CsvTable> read_csv_file(const std::string& path) {
-  std::error_code failed;
-  const std::uintmax_t size = std::filesystem::file_size(path, failed);
-  if (failed) return make_error("{}: cannot be read: {}", path, failed.message());
-  if (size > kMaxCsvBytes) {
-    return make_error("{}: got {} bytes; want at most {}", path, size, kMaxCsvBytes);
-  }
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in) return make_error("{}: cannot be read", path);
+  COPUS_TRY(const std::string text, read_whole_file(path, "CSV", kMaxCsvBytes));
   return parse_csv(text, path);
 }
 

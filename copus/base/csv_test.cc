@@ -111,10 +111,14 @@ TEST(Csv, QuotesOnlyWhatNeedsIt) {
 
 TEST(Csv, FilesThatCannotBeReadAreErrors) {
   const std::filesystem::path folder = testing::TempDir();
-  EXPECT_FALSE(read_csv_file((folder / "no_such_file.csv").string()));
-  const Result<CsvTable> of_folder = read_csv_file(folder.string());
-  ASSERT_FALSE(of_folder);
-  EXPECT_NE(of_folder.error().message.find("cannot be read"), std::string::npos);
+  const auto expect_error = [](const std::string& path, const std::string& why) {
+    const Result<CsvTable> table = read_csv_file(path);
+    ASSERT_FALSE(table);
+    EXPECT_EQ(table.error().message, path + ": " + why);
+  };
+  expect_error((folder / "no_such_file.csv").string(), "no such file; want a CSV file");
+  expect_error(folder.string(), "got a folder; want a CSV file");
+  expect_error("/dev/zero", "got a device, pipe or socket; want a regular CSV file");
 }
 
 TEST(Csv, ReadsAFile) {

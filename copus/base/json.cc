@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
 #include "copus/base/text.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -185,34 +183,7 @@ Result<Json> parse_json(std::string_view text, std::string_view where) {
 }
 
 Result<std::string> read_json_text(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code failed;
-  const fs::file_status status = fs::status(path, failed);
-  if (status.type() == fs::file_type::not_found) {
-    return make_error("{}: no such file; want a JSON file", path.empty() ? "\"\"" : path);
-  }
-  if (failed) return make_error("{}: cannot be read: {}", path, failed.message());
-  if (status.type() == fs::file_type::directory) {
-    return make_error("{}: got a folder; want a JSON file", path);
-  }
-  // A device or a pipe may never end.
-  if (status.type() != fs::file_type::regular) {
-    return make_error("{}: got a device, pipe or socket; want a regular JSON file", path);
-  }
-  const std::uintmax_t size = fs::file_size(path, failed);
-  if (failed) return make_error("{}: cannot be read: {}", path, failed.message());
-  if (size > kMaxJsonBytes) {
-    return make_error("{}: got {} bytes; want at most {}", path, size, kMaxJsonBytes);
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return make_error("{}: cannot be opened; want a readable JSON file", path);
-  // The file may have grown since it was measured: one byte past the limit is enough for parse_json
-  // to refuse it.
-  std::string text(kMaxJsonBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return make_error("{}: reading failed; want a readable JSON file", path);
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
+  return read_whole_file(path, "JSON", kMaxJsonBytes);
 }
 
 Result<Json> read_json_file(const std::string& path) {

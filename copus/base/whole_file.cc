@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 namespace copus {
@@ -73,6 +75,40 @@ int write_all(int fd, std::string_view bytes) {
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
   return 0;
+}
+
+Result<std::string> read_whole_file(const std::string& path, std::string_view kind,
+                                    std::size_t limit) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  if (status.type() == fs::file_type::not_found) {
+    return make_error("{}: no such file; want a {} file", path.empty() ? "\"\"" : path, kind);
+  }
+  if (failed) return make_error("{}: cannot be read: {}", path, failed.message());
+  if (status.type() == fs::file_type::directory) {
+    return make_error("{}: got a folder; want a {} file", path, kind);
+  }
+  if (status.type() != fs::file_type::regular) {
+    return make_error("{}: got a device, pipe or socket; want a regular {} file", path, kind);
+  }
+  const std::uintmax_t size = fs::file_size(path, failed);
+  if (failed) return make_error("{}: cannot be read: {}", path, failed.message());
+  const auto too_large = [&](std::uintmax_t bytes) {
+    return make_error("{}: got {} bytes; want at most {}", path, bytes, limit);
+  };
+  if (size > limit) return too_large(size);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return make_error("{}: cannot be opened; want a readable {} file", path, kind);
+  // It may have been replaced or have grown since it was measured: what there is now is read.
+  std::string text;
+  std::array<char, std::size_t{1} << 16> piece = {};
+  while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > limit) return too_large(text.size());
+  }
+  if (file.bad()) return make_error("{}: reading failed; want a readable {} file", path, kind);
+  return text;
 }
 
 Result<void> write_whole_file(const std::string& path, std::string_view content) {

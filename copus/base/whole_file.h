@@ -2,6 +2,7 @@
 // disk leaves the old content or the new.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,11 @@ namespace copus {
 // A link keeps leading where it leads; what is no file (a pipe, a device) and what is open as
 // standard output or error is written to as it is.
 Result<void> write_whole_file(const std::string& path, std::string_view content);
+
+// Reads all of a regular file of at most `limit` bytes. `kind` says in errors what was wanted, as
+// in "JSON". A device or a pipe, which may never end, is refused.
+Result<std::string> read_whole_file(const std::string& path, std::string_view kind,
+                                    std::size_t limit);
 
 // Writes all of it, however many calls that takes. 0, or what stopped it (errno).
 int write_all(int fd, std::string_view bytes);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <system_error>
 
 #include "copus/base/text.h"
+#include "copus/base/whole_file.h"
 #include "copus/spec/embedded_file.h"
 
 namespace copus {
@@ -59,19 +58,6 @@ std::string suggestions(std::string_view name, const std::vector<std::string>& n
   return join_or(nearest.empty() ? names : nearest);
 }
 
-Result<std::string> read_text(const fs::path& path) {
-  std::error_code failed;
-  const std::uintmax_t size = fs::file_size(path, failed);
-  if (failed) return make_error("{}: cannot be read: {}", path.string(), failed.message());
-  if (size > kMaxJsonBytes) {
-    return make_error("{}: got {} bytes; want at most {}", path.string(), size, kMaxJsonBytes);
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in) return make_error("{}: cannot be read", path.string());
-  return text;
-}
-
 // The text of FOLDER/NAME.json. `name` is one of names_in(folder) up to case, so no path can be
 // smuggled in.
 Result<std::string> file_text(std::string_view folder, std::string_view kind,
@@ -87,7 +73,9 @@ Result<std::string> file_text(std::string_view folder, std::string_view kind,
   if (!catalog_dir().empty()) {
     const fs::path path = fs::path(catalog_dir()) / relative;
     std::error_code ignored;
-    if (fs::is_regular_file(path, ignored)) return read_text(path);
+    if (fs::is_regular_file(path, ignored)) {
+      return read_whole_file(path.string(), "JSON", kMaxJsonBytes);
+    }
   }
   for (const EmbeddedFile& file : embedded_catalog()) {
     if (file.path == relative) return std::string(file.content);

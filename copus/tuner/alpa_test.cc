@@ -47,9 +47,8 @@ std::string layout(std::int64_t dp, std::int64_t tp, std::int64_t pp) {
 }
 
 std::vector<RankedPlan> best_plans(const AlpaCase& c, const ClusterSpec& cluster,
-                                   const std::string& pins, int top) {
+                                   const std::string& pins, int top, CostOptions options = {}) {
   const ModelSpec model = gpt(c);
-  CostOptions options;
   options.precision = Precision::kFp16;
   const StepModel step(model, cluster, 1024, 1024, options);
   SearchRequest request;
@@ -121,9 +120,13 @@ TEST(Alpa15B, WithoutShardedStateHasTheStagesOfAlpasEarlierSolution) {
     EXPECT_NE(layout(one.plan.dp, one.plan.tp, one.plan.pp), "dp2.tp4.pp4") << "fits now";
 }
 
-// Nearer to the problem that Alpa had: the number of micro-batches given, at most as many stages as
-// clusters of layers, and optimizer state sharded over data parallelism (prefer_reduce_scatter).
-// Where stages are cut is free, as Alpa's clusters are cut by work and not by number, and so is sp.
+// The problem that Alpa had: the number of micro-batches given, at most as many stages as clusters
+// of layers, optimizer state sharded over data parallelism (prefer_reduce_scatter), and memory as
+// its search counts it. By its logs (benchmark/alpa/grid_16.txt and grid_log/grid_8.txt in its
+// repository's history) that is 8 bytes per parameter for weights and gradients where activations
+// are small and 6 beside large ones, so 4 and 2 beside the 4 of ours: 3 is taken. Where stages are
+// cut is free, as Alpa's clusters are cut by work and not by number, and so is sp.
+constexpr double kAlpasExtraStateBytes = 3;
 class AlpaMicroBatches : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaMicroBatches,
                          ::testing::Values(AlpaCase{"350M", 1024, 24, 16, 1, 1, 1, 1, 512, 1},
@@ -133,8 +136,10 @@ INSTANTIATE_TEST_SUITE_P(Gpt, AlpaMicroBatches,
                                            AlpaCase{"15B", 5120, 48, 40, 32, 2, 4, 4, 128, 16},
                                            AlpaCase{"39B", 8192, 48, 64, 64, 1, 4, 16, 1024, 16}));
 
-TEST_P(AlpaMicroBatches, NoLayoutIsThreePercentFasterThanAlpas) {
+TEST_P(AlpaMicroBatches, AlpasLayoutIsTheBestOrNotOnePercentBehind) {
   const AlpaCase& c = GetParam();
+  CostOptions options;
+  options.extra_state_bytes = kAlpasExtraStateBytes;
   double alpas = 0, best = 0;
   std::string best_name;
   for (std::int64_t dp = 1; dp <= c.gpus; dp *= 2) {
@@ -142,7 +147,7 @@ TEST_P(AlpaMicroBatches, NoLayoutIsThreePercentFasterThanAlpas) {
     if (micro_batch * dp * c.micro_batches != 1024) continue;
     const std::string pins =
         fmt::format("zero=1,recompute=full,cp=1,vp=1,dp={},micro_batch={}", dp, micro_batch);
-    for (const RankedPlan& found : best_plans(c, pins, 100)) {
+    for (const RankedPlan& found : best_plans(c, p3(c.gpus), pins, 100, options)) {
       const ParallelPlan& plan = found.plan;
       if (plan.pp > c.most_stages) continue;
       const double time = found.estimate.time.v;
@@ -155,7 +160,11 @@ TEST_P(AlpaMicroBatches, NoLayoutIsThreePercentFasterThanAlpas) {
     }
   }
   ASSERT_GT(alpas, 0) << "Alpa's layout does not fit";
-  EXPECT_LT(alpas, 1.03 * best) << best_name;
+  EXPECT_LT(alpas, 1.01 * best) << best_name;
+  const bool is_tie = c.gpus == 2 || c.gpus == 32;  // 0.7% and 0.2%
+  if (!is_tie) {
+    EXPECT_EQ(best_name, layout(c.dp, c.tp, c.pp));
+  }
 }
 
 // Nothing pinned: recompute, ZeRO, virtual stages and context parallelism free.

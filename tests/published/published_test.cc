@@ -2,6 +2,7 @@
 // The bounds are a little above what the model reaches: it must not get worse unnoticed.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -16,26 +17,33 @@
 namespace copus {
 namespace {
 
-const MeasuredFile& published() {
-  static const MeasuredFile file = read_measured(COPUS_PUBLISHED_CSV).value();
-  return file;
+// V100's are apart: nothing in the catalog was fitted to them.
+const std::array<MeasuredFile, 2>& published() {
+  static const std::array<MeasuredFile, 2> files = {
+      read_measured(COPUS_MEASURED "/published.csv").value(),
+      read_measured(COPUS_MEASURED "/v100.csv").value()};
+  return files;
 }
 
 std::vector<PricedRun> priced(const std::string& source) {
   std::vector<PricedRun> runs;
-  for (const MeasuredRun& run : published().runs) {
-    if (run.source != source && !source.empty()) continue;
-    runs.push_back({&run, price(run, framework_profile(run.framework).value())});
+  for (const MeasuredFile& file : published()) {
+    for (const MeasuredRun& run : file.runs) {
+      if (run.source != source && !source.empty()) continue;
+      runs.push_back({&run, price(run, framework_profile(run.framework).value())});
+    }
   }
   return runs;
 }
 
-TEST(PublishedRuns, AreThirtyOrMoreAndEachSaysWhereItIsFrom) {
-  const CsvTable& table = published().table;
-  ASSERT_GE(table.rows.size(), 30u);
-  ASSERT_EQ(table.columns.back(), "citation");
-  for (const CsvTable::Row& row : table.rows) EXPECT_GT(row.cells.back().size(), 20u);
-  for (const MeasuredRun& run : published().runs) EXPECT_EQ(run.problem, "") << run.id;
+TEST(PublishedRuns, AreThirtyOrMoreInEachFileAndSayWhereTheyAreFrom) {
+  for (const MeasuredFile& file : published()) {
+    const CsvTable& table = file.table;
+    ASSERT_GE(table.rows.size(), 30u);
+    ASSERT_EQ(table.columns.back(), "citation");
+    for (const CsvTable::Row& row : table.rows) EXPECT_GT(row.cells.back().size(), 20u);
+    for (const MeasuredRun& run : file.runs) EXPECT_EQ(run.problem, "") << run.id;
+  }
 }
 
 struct Bound {
@@ -65,7 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
     , PublishedSource,
     ::testing::Values(Bound{"arXiv 2205.05198", 0.05, 0.10}, Bound{"Zero Bubble", 0.06, 0.12},
                       Bound{"torchtitan", 0.08, 0.15}, Bound{"llm-foundry", 0.10, 0.25},
-                      Bound{"vTrain", 0.12, 0.25}, Bound{"nanotron playbook", 0.12, 0.25}),
+                      Bound{"vTrain", 0.12, 0.25}, Bound{"nanotron playbook", 0.12, 0.25},
+                      Bound{"DLPerf", 0.08, 0.36}, Bound{"Alpa", 0.11, 0.20}),
     [](const auto& each) {
       std::string name;
       for (const char c : std::string(each.param.source)) {
