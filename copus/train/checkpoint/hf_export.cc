@@ -109,9 +109,12 @@ class Export {
     const ModelSpec& model = checkpoint_.manifest().model;
     COPUS_TRY(const std::vector<HfTensor> tensors, hf_tensors(model));
     const std::vector<HfShard> shards = shards_of(tensors, options_);
+    // Who loads it must not be held to fewer positions than it was trained with.
+    ModelSpec trained = model;
+    trained.max_positions = std::max(model.max_positions, checkpoint_.manifest().seq_len);
     COPUS_TRY_VOID(
         write_text(folder, "config.json",
-                   hf_config_json(model, options_.dtype == "F32" ? "float32" : "bfloat16")));
+                   hf_config_json(trained, options_.dtype == "F32" ? "float32" : "bfloat16")));
     for (const HfShard& shard : shards) {
       const auto first = tensors.begin() + static_cast<std::ptrdiff_t>(shard.begin);
       const auto last = tensors.begin() + static_cast<std::ptrdiff_t>(shard.end);

@@ -40,6 +40,18 @@ TEST(HfExport, ComesBackBitForBitFromOneFileAndFromMany) {
   }
 }
 
+TEST(HfExport, ConfigHasThePositionsThatWereTrained) {
+  const ModelSpec model = hf_test_model(hf_test_config("llama"));
+  const auto exported_positions = [&](std::int64_t seq_len) {
+    const TestFolder folder;
+    make_checkpoint(folder.path("run"), model, seq_len);
+    EXPECT_TRUE(export_to_hf(reader_of(folder.path("run")), folder.path("hf"), {}));
+    return load_model(folder.path("hf/config.json")).value().max_positions;
+  };
+  EXPECT_EQ(exported_positions(16), 64);
+  EXPECT_EQ(exported_positions(256), 256);
+}
+
 TEST(HfExport, Bf16IsTheNearest) {
   const ModelSpec model = hf_test_models()[0];
   const TestFolder folder;

@@ -48,9 +48,11 @@ inline void fill(const TensorSpec& tensor, std::span<float> out) {
   initial_values(spread, 5, 0, static_cast<std::int64_t>(out.size()), out.data());
 }
 
-inline void make_checkpoint(const std::string& run_dir, const ModelSpec& model) {
+inline void make_checkpoint(const std::string& run_dir, const ModelSpec& model,
+                            std::int64_t seq_len = 1) {
   Manifest manifest;
   manifest.model = model;
+  manifest.seq_len = seq_len;
   const auto source = [](const TensorSpec& tensor, std::span<float> out) -> Result<void> {
     fill(tensor, out);
     return {};
