@@ -9,6 +9,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "copus/base/median.h"
+
 namespace copus {
 namespace {
 
@@ -25,13 +27,6 @@ std::array<double, 5> shares(const StepBreakdown& p) {
 bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
   return std::tie(a.tp, a.cp, a.pp, a.dp, a.ep, a.vp, a.zero, a.sp) ==
          std::tie(b.tp, b.cp, b.pp, b.dp, b.ep, b.vp, b.zero, b.sp);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
 using Vector = Eigen::Map<const Eigen::VectorXd>;

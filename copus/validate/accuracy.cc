@@ -6,6 +6,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "copus/base/median.h"
+
 namespace copus {
 namespace {
 
@@ -16,11 +18,9 @@ std::optional<double> mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-std::optional<double> median(std::vector<double> values) {
+std::optional<double> middle(const std::vector<double>& values) {
   if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return median(values);
 }
 
 std::optional<double> greatest(std::span<const double> values) {
@@ -59,7 +59,7 @@ void add_step_time(std::span<const PricedRun> runs, Accuracy& result) {
   }
   result.timed = errors.size();
   result.mape = mean(sizes);
-  result.median_ape = median(sizes);
+  result.median_ape = middle(sizes);
   result.bias = mean(errors);
   if (!errors.empty()) {
     result.within_10pct = static_cast<double>(close) / static_cast<double>(errors.size());
@@ -86,7 +86,7 @@ void add_ranking(std::span<const PricedRun> runs, Accuracy& result) {
     if (*low == *high) continue;  // there is no order to find
     correlations.push_back(spearman(group.predicted, group.measured).value_or(0));
   }
-  result.spearman_median = median(correlations);
+  result.spearman_median = middle(correlations);
   result.spearman_mean = mean(correlations);
   result.regret_mean = mean(regrets);
   result.regret_max = greatest(regrets);
@@ -107,7 +107,7 @@ void add_memory(std::span<const PricedRun> runs, Accuracy& result) {
   }
   result.memory_rows = errors.size();
   result.memory_mape = mean(errors);
-  result.memory_median_ape = median(errors);
+  result.memory_median_ape = middle(errors);
 }
 
 // Of the plan's GPUs: a run that cannot be priced may have no cluster.

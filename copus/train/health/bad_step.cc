@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "copus/base/median.h"
+
 namespace copus {
 namespace {
 
@@ -14,12 +16,6 @@ constexpr double kNormal = 1.4826;
 // Losses of late may be all but equal (a model that has learned its data by heart): a deviation
 // is at least this share of their median.
 constexpr double kLeastDeviation = 1e-3;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 
