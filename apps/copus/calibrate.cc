@@ -97,7 +97,7 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
   std::vector<std::vector<std::string>> rows;
   std::size_t silent = 0;
   for (const FittedParameter& p : outcome.fitted.parameters) {
-    if (!p.informed) {
+    if (!p.informed && outcome.fitted.intervals_known) {
       ++silent;
       continue;
     }

@@ -133,7 +133,8 @@ Result<void> make_folder(const std::string& folder) {
 std::string not_used(const CompareArgs& args) {
   std::vector<std::string> names;
   for (const auto& [name, value] :
-       {std::pair("--law", &args.law), std::pair("--step-error", &args.step_error),
+       {std::pair("--framework", &args.job.framework), std::pair("--assume", &args.job.assume),
+        std::pair("--law", &args.law), std::pair("--step-error", &args.step_error),
         std::pair("--true-calibration", &args.true_calibration),
         std::pair("--noise-rank", &args.noise_rank), std::pair("--pause", &args.pause),
         std::pair("--failures-every", &args.failures_every),

@@ -77,11 +77,21 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
     }
     COPUS_TRY(cluster, cluster_from_json(known->start().at("cluster"), "events.jsonl: cluster"));
   }
+  for (const auto& [flag, value] :
+       {std::pair("--framework", &args.framework), std::pair("--precision", &args.precision)}) {
+    if (!value->empty()) {
+      return make_error(
+          "{}: got {} with --from; want none: recorded runs are of Copus's own engine", flag,
+          shortened(*value, 40));
+    }
+  }
   COPUS_TRY(Workload job, load_job(args, cluster));
   const Json& start = known == runs.end() ? runs.front().start() : known->start();
   const bool on_cpus = start.is_object() && start.value("device", "cpu") == "cpu";
   const bool fp32 = start.is_object() && start.value("precision", "fp32") == "fp32";
-  job.options = engine_cost_options(on_cpus, fp32 ? Precision::kFp32 : Precision::kBf16);
+  const CostOptions engine =
+      engine_cost_options(on_cpus, fp32 ? Precision::kFp32 : Precision::kBf16);
+  COPUS_TRY(job.options, apply_assumptions(engine, args.assume));
   return job;
 }
 
@@ -212,10 +222,11 @@ Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
       world.calibration, sim.scenario.controller.policy.calibration, human_count(world.noise_rank),
       100 * sim.step_error, 100 * world.step_jitter);
   COPUS_TRY(const double pause_s, duration(args.pause, "--pause", 0));
-  world.pause_s = [model = sim.job.model, cluster = sim.job.cluster, pause_s](
+  const StateBytes state = {element_bytes(sim.job.options), optimizer_bytes(sim.job.options)};
+  world.pause_s = [model = sim.job.model, cluster = sim.job.cluster, state, pause_s](
                       const Configuration& from, const Configuration& to) {
     if (pause_s > 0 && !same_placement(from.plan, to.plan)) return pause_s;
-    return predict_pause_s(model, cluster, {}, from, to);
+    return predict_pause_s(model, cluster, state, from, to);
   };
   sim.assume("a change of layout pauses {}",
              pause_s > 0 ? "for " + human_seconds(pause_s)

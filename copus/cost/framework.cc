@@ -111,8 +111,6 @@ CostOptions engine_cost_options(bool on_cpus, Precision precision) {
   cost.precision = precision;
   cost.grad_bytes = 4;
   cost.grad_overlap = GradOverlap::kLastBackward;
-  // The FP32 weights are their own master.
-  if (precision == Precision::kFp32) cost.optimizer_bytes = 8;
   if (on_cpus) {
     cost.host_layer_forward = cost.host_layer_backward = Seconds(0);
     cost.hop_overhead = cost.tp_skew = cost.step_overhead = Seconds(0);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "copus/cost/memory.h"
+
 namespace copus {
 namespace {
 
@@ -87,6 +89,16 @@ TEST(StageLayers, AreEvenUnlessTheyDoNotDivide) {
   EXPECT_LE(*std::max_element(layers.begin(), layers.end()) -
                 *std::min_element(layers.begin(), layers.end()),
             1);
+}
+
+// Weights, gradients and two moments of 4 bytes each; in BF16 weights of 2, and a master copy.
+TEST(EngineCostOptions, CountTheStateThatTheEngineHolds) {
+  const RankParams params{.dense = 1e9};
+  const auto bytes = [&](Precision precision) {
+    return state_memory(engine_cost_options(true, precision), ParallelPlan{}, params, 0).total().v;
+  };
+  EXPECT_DOUBLE_EQ(bytes(Precision::kFp32), 16e9);
+  EXPECT_DOUBLE_EQ(bytes(Precision::kBf16), 18e9);
 }
 
 }  // namespace

@@ -69,11 +69,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
 
 MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& plan,
                              RankParams params, double layer_params) noexcept {
-  const bool full = options.precision == Precision::kFp32;
-  const double weight_bytes = full ? 4 : 2;
-  // FP32 training needs no master copy beside the weights.
-  const double optimizer_bytes =
-      full ? std::max(0.0, options.optimizer_bytes - 4) : options.optimizer_bytes;
+  const double weight_bytes = element_bytes(options);
   const double replicas = real(plan.dp * plan.cp);
   const double expert_replicas = replicas / real(plan.ep);
   auto sharded = [&](bool on) {
@@ -82,7 +78,7 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   MemoryBreakdown memory;
   memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
   memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
-  memory.optimizer = Bytes(optimizer_bytes * sharded(plan.zero >= 1));
+  memory.optimizer = Bytes(optimizer_bytes(options) * sharded(plan.zero >= 1));
   if (replicas > 1) {
     memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
   }

@@ -124,6 +124,12 @@ constexpr double gradient_bytes(const CostOptions& options) {
   return options.precision == Precision::kFp16 ? 2 : 4;
 }
 
+// Bytes of optimizer state per parameter. FP32 weights are their own master copy.
+constexpr double optimizer_bytes(const CostOptions& options) {
+  const double master = options.precision == Precision::kFp32 ? 4 : 0;
+  return options.optimizer_bytes > master ? options.optimizer_bytes - master : 0;
+}
+
 // Applies "name=value,name=value". The error names the option, the value and what would be right.
 Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text);
 // Options by name from an object; those that it does not state keep their defaults.

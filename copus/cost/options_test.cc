@@ -83,6 +83,15 @@ TEST(Assumptions, WithoutAValueAreAnError) {
   EXPECT_NE(error_of("=").find("want"), std::string::npos);
 }
 
+TEST(OptimizerBytes, LeaveTheMasterCopyOutWhereWeightsAreTheirOwn) {
+  CostOptions options;
+  EXPECT_EQ(optimizer_bytes(options), 12);
+  options.precision = Precision::kFp32;
+  EXPECT_EQ(optimizer_bytes(options), 8);
+  options.optimizer_bytes = 0;
+  EXPECT_EQ(optimizer_bytes(options), 0);
+}
+
 TEST(GradientBytes, FollowThePrecisionUnlessStated) {
   CostOptions options;
   EXPECT_EQ(gradient_bytes(options), 4);

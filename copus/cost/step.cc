@@ -199,7 +199,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   // Every gradient is cleared, under stages 2 and 3 too, where it is written layer by layer.
   const double shard =
       plan.zero >= 1 ? p.dense / real(replicas) + p.expert / real(replicas / plan.ep) : p.total();
-  const double touched = shard * (2 * grad_bytes_ + 2 * options_.optimizer_bytes + weight_bytes_) +
+  const double touched = shard * (2 * grad_bytes_ + 2 * optimizer_bytes(options_) + weight_bytes_) +
                          p.total() * grad_bytes_;
   f.optimizer = Bytes(touched) / memory_rate_;
   return f;

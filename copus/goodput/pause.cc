@@ -1,26 +1,103 @@
 #include "copus/goodput/pause.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace copus {
+namespace {
+
+double share(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Which layers a pipeline rank holds.
+std::vector<bool> layers_of(const ParallelPlan& plan, std::int64_t rank, const ModelSpec& model) {
+  std::vector<bool> held(static_cast<std::size_t>(model.layers), false);
+  std::int64_t at = 0;
+  for (std::int64_t chunk = 0; chunk < plan.pp * plan.vp; ++chunk) {
+    const std::int64_t count = plan.chunk_layers(chunk, model);
+    if (chunk % plan.pp == rank) {
+      const auto first = held.begin() + static_cast<std::ptrdiff_t>(at);
+      std::fill(first, first + static_cast<std::ptrdiff_t>(count), true);
+    }
+    at += count;
+  }
+  return held;
+}
+
+// Of a GPU's slice of every matrix, the least part that is in the slice that it had. Neighbours are
+// next to each other in tp (RankGrid).
+double slice_held(std::int64_t before, std::int64_t after) {
+  double least = 1;
+  for (std::int64_t gpu = 0; gpu < std::lcm(before, after); ++gpu) {
+    const std::int64_t had = gpu % before, has = gpu % after;
+    const double from = std::max(share(had, before), share(has, after));
+    const double to = std::min(share(had + 1, before), share(has + 1, after));
+    least = std::min(least, std::max(0.0, to - from) * static_cast<double>(after));
+  }
+  return least;
+}
+
+struct Layers {
+  std::int64_t kept = 0;  // of a stage
+  std::int64_t here = 0;  // of them, on a GPU of it already
+};
+
+// For every stage that will be and every stage that was on some of its GPUs: pp is the slowest
+// axis, so that stages are blocks of GPUs one after the other.
+std::vector<Layers> stages(const ParallelPlan& a, const ParallelPlan& b, const ModelSpec& model) {
+  std::vector<Layers> all;
+  for (std::int64_t after = 0; after < b.pp; ++after) {
+    const std::vector<bool> has = layers_of(b, after, model);
+    const std::int64_t first = after * a.pp / b.pp, last = ((after + 1) * a.pp - 1) / b.pp;
+    for (std::int64_t before = first; before <= last; ++before) {
+      const std::vector<bool> had = layers_of(a, before, model);
+      Layers stage;
+      for (std::size_t layer = 0; layer < has.size(); ++layer) {
+        stage.kept += has[layer] ? 1 : 0;
+        stage.here += has[layer] && had[layer] ? 1 : 0;
+      }
+      all.push_back(stage);
+    }
+  }
+  return all;
+}
+
+}  // namespace
 
 double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
                        const Configuration& from, const Configuration& to) {
   constexpr double kGroups_s = 0.1;
   if (same_placement(from.plan, to.plan)) return 0;
-  const auto ratio = [](std::int64_t a, std::int64_t b) {
-    return static_cast<double>(a) / static_cast<double>(b);
-  };
   const ParallelPlan& a = from.plan;
   const ParallelPlan& b = to.plan;
-  const double parameters = static_cast<double>(model.total_params()) / ratio(b.tp * b.pp, 1);
-  const double owned = b.zero >= 1 ? 1 / ratio(b.dp, 1) : 1;
-  const double held = std::min(1.0, ratio(b.tp, a.tp)) * std::min(1.0, ratio(b.pp, a.pp));
+  const double experts = static_cast<double>(model.moe_layers() * model.moe.experts) *
+                         static_cast<double>(model.expert_params());
+  const double dense = static_cast<double>(model.total_params()) - experts;
+  const double slice = slice_held(a.tp, b.tp);
   // Of sharded optimizer state only a part is where its weights are.
-  const double owned_before = a.zero >= 1 ? 1 / ratio(a.dp, 1) : 1;
-  const double received =
-      parameters * (state.value * (1 - held) + state.optimizer * owned * (1 - held * owned_before));
-  const double kept = parameters * (state.value + state.optimizer * owned);
+  const auto owned = [](const ParallelPlan& plan, std::int64_t ep) {
+    return plan.zero >= 1 ? share(ep, plan.dp * plan.cp) : 1.0;
+  };
+  double received = 0, kept = 0;  // bytes, of the rank that has most to receive
+  for (const Layers& stage : stages(a, b, model)) {
+    const double held = stage.kept > 0 ? share(stage.here, stage.kept) * slice : 1;
+    double receives = 0, keeps = 0;
+    const auto add = [&](double parameters, double held_share, double own, double own_before) {
+      receives += parameters * (state.value * (1 - held_share) +
+                                state.optimizer * own * (1 - held_share * own_before));
+      keeps += parameters * (state.value + state.optimizer * own);
+    };
+    const double part = share(stage.kept, model.layers) / static_cast<double>(b.tp);
+    add(dense * part, held, owned(b, 1), owned(a, 1));
+    add(experts * part / static_cast<double>(b.ep), held * std::min(1.0, share(b.ep, a.ep)),
+        owned(b, b.ep), owned(a, a.ep));
+    if (receives >= received) {
+      received = receives;
+      kept = keeps;
+    }
+  }
   const double link = cluster.nodes > 1
                           ? cluster.network.node_bandwidth.v * cluster.network.efficiency /
                                 static_cast<double>(cluster.gpus_per_node)

@@ -12,8 +12,9 @@ struct StateBytes {
 };
 
 // Of the rank that has most to receive: the bytes that it does not hold over its share of the link,
-// a copy of all it will hold, and the groups' fixed cost. Shards along one axis are taken to
-// overlap as far as they can.
+// a copy of all it will hold, and the groups' fixed cost. Layers and slices are compared GPU by
+// GPU; embedding and head count as spread over the layers, and experts are taken to overlap as far
+// as they can.
 double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
                        const Configuration& from, const Configuration& to);
 

@@ -41,6 +41,42 @@ TEST_F(Pause, FollowsTheBytesAndTheLink) {
   EXPECT_LT(pause, 3 * bytes / link + 0.2);
 }
 
+// Layers 0-13 and 14-27 become 0-6, 14-20 and 7-13, 21-27: half of each rank's are elsewhere.
+TEST_F(Pause, VirtualStagesMoveHalfOfTheLayers) {
+  ASSERT_EQ(model_.layers, 28);
+  const double bytes = 0.5 * 14 * static_cast<double>(model_.total_params()) / 2;
+  const double link = cluster_.gpu.link_bandwidth.v * cluster_.gpu.link_efficiency;
+  const double kept = 2 * bytes;
+  const double copied =
+      2 * kept / (cluster_.gpu.memory_bandwidth.v * cluster_.gpu.efficiency.memory);
+  EXPECT_NEAR(between("dp=4,pp=2", "dp=4,pp=2,vp=2"), 0.1 + bytes / link + copied, 1e-9);
+}
+
+TEST_F(Pause, ADifferentCutMovesTheLayersThatCrossIt) {
+  const double even = between("dp=4,pp=2", "dp=4,pp=2,split=14-14");
+  EXPECT_EQ(even, 0);
+  EXPECT_GT(between("dp=4,pp=2", "dp=4,pp=2,split=15-13"), 0.1);
+  EXPECT_LT(between("dp=4,pp=2", "dp=4,pp=2,split=15-13"),
+            between("dp=4,pp=2", "dp=4,pp=2,split=20-8"));
+}
+
+// GPU 1 has the second quarter of each matrix and needs its second half.
+TEST_F(Pause, OfHalfAsManySlicesAGpuMayHoldNothing) {
+  EXPECT_GT(between("dp=2,tp=4", "dp=4,tp=2"), between("dp=2,pp=4", "dp=4,pp=2"));
+}
+
+TEST_F(Pause, StateIsShardedOverContextParallelRanksToo) {
+  EXPECT_LT(between("dp=2,pp=4", "dp=2,cp=2,pp=2,zero=1"), between("dp=2,pp=4", "dp=4,pp=2"));
+  EXPECT_EQ(between("dp=2,pp=4", "dp=2,cp=2,pp=2,zero=1"),
+            between("dp=2,pp=4", "dp=4,pp=2,zero=1"));
+}
+
+TEST_F(Pause, OfExpertsARankReceivesItsOwnAlone) {
+  model_ = load_model("mixtral-8x7b").value();
+  EXPECT_LT(between("dp=8", "dp=4,pp=2,ep=4"), between("dp=8,ep=8", "dp=4,pp=2,ep=4"));
+  EXPECT_LT(between("dp=8,ep=8", "dp=4,pp=2,ep=4"), between("dp=8,ep=8", "dp=4,pp=2"));
+}
+
 TEST_F(Pause, ShardedOptimizerStateComesFromAll) {
   EXPECT_GT(between("dp=8,zero=1", "dp=2,pp=4"), between("dp=8", "dp=2,pp=4"));
 }

@@ -85,6 +85,7 @@ Result<void> RecordedRun::read(const std::string& path) {
     COPUS_TRY(const Json event, parse_json(line, where));
     COPUS_TRY_VOID(add(event, where));
   }
+  if (in.bad()) return make_error("{}: reading failed; want a run's events.jsonl", path);
   return {};
 }
 

@@ -101,7 +101,13 @@ FlopsPerSec GpuSpec::peak(Precision p) const {
 }
 
 Result<void> check_precision(const GpuSpec& gpu, Precision p) {
-  if (gpu.peak(p).v > 0) return {};
+  if (gpu.peak(p).v > 0) {
+    if (p != Precision::kFp8 || gpu.peak(Precision::kBf16).v > 0) return {};
+    return make_error(
+        "precision: got fp8 on {}, whose peak_tflops has no bf16; want it there, because attention "
+        "and the vocabulary's products run in it",
+        gpu.name);
+  }
   std::vector<std::string> has;
   for (const Precision q : kPrecisions) {
     if (gpu.peak(q).v > 0) has.emplace_back(to_string(q));

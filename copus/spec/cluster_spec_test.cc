@@ -85,6 +85,16 @@ TEST(Precision, OneWithoutUnitsIsRefusedWithThoseThatExist) {
   EXPECT_EQ(check_precision(v100, Precision::kBf16).error().message,
             "precision: got bf16, which V100-16GB-SXM has no units for; want fp16 or fp32");
   EXPECT_TRUE(check_precision(v100, Precision::kFp16));
+  GpuSpec fp8_alone = catalog_gpu("H100-80GB-SXM").value();
+  EXPECT_TRUE(check_precision(fp8_alone, Precision::kFp8));
+  fp8_alone.peak_bf16 = FlopsPerSec(0);
+  EXPECT_EQ(check_precision(fp8_alone, Precision::kFp8).error().message,
+            "precision: got fp8 on H100-80GB-SXM, whose peak_tflops has no bf16; want it there, "
+            "because attention and the vocabulary's products run in it");
+}
+
+TEST(Catalog, ADgx2HasSixteenGpusBehindItsCards) {
+  EXPECT_EQ(load_cluster("2x16xV100-32GB-SXM3")->network.node_bandwidth.v, gigabits_per_s(800).v);
 }
 
 TEST(Catalog, EveryGpuMakesAClusterThatPrintsAndParsesBackTheSame) {

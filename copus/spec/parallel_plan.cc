@@ -186,13 +186,13 @@ Result<void> check_schedule_kind(const ParallelPlan& plan, std::int64_t global_b
 
 Result<void> check_experts(const ParallelPlan& plan, const ModelSpec& model) {
   if (plan.ep == 1) return {};
+  if (!model.is_moe()) {
+    return make_error("ep: got {}; want 1, because {} has no experts", plan.ep, model.name);
+  }
   if (plan.tp > 1 && !plan.sp) {
     return make_error(
         "sp: got 0 with tp={} and ep={}; want 1, because experts exchange split sequences", plan.tp,
         plan.ep);
-  }
-  if (!model.is_moe()) {
-    return make_error("ep: got {}; want 1, because {} has no experts", plan.ep, model.name);
   }
   if (model.moe.experts % plan.ep != 0) {
     return does_not_divide("ep", plan.ep, model.moe.experts, "experts");

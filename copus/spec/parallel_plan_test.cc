@@ -273,6 +273,7 @@ TEST(Validate, RefusesWithTheFieldItsValueAndWhatWouldBeRight) {
        "zero: got 2 with pp=2; want 0 or 1, because gradients would be reduced after every "
        "micro-batch"},
       {"dp=2,ep=2", "ep: got 2; want 1, because llama has no experts"},
+      {"dp=2,tp=2,ep=2", "ep: got 2; want 1, because llama has no experts"},
       {"dp=3", "global_batch: got 64; want a multiple of dp*micro_batch = 3*1 (63 or 66)"},
       {"dp=4,mb=3",
        "global_batch: got 64; want a multiple of dp*micro_batch = 4*3 (60 or 72), or a micro_batch "

@@ -130,7 +130,7 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   core.memory_bandwidth = BytesPerSec(mean[1]);
   core.efficiency.matmul = core.efficiency.memory = 1;
   core.efficiency.matmul_half_m = core.efficiency.matmul_half_n = core.efficiency.matmul_half_k = 8;
-  core.link_topology = LinkTopology::kSwitch;
+  core.link_topology = LinkTopology::kPcie;  // of all links: a group's rate is what was measured
   core.link_efficiency = 1;
   core.link_latency = Seconds(0);
   if (ranks > 1) {
@@ -153,7 +153,10 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   } else {
     core.link_bandwidth = core.memory_bandwidth;
   }
+  // A reduction over all ranks has gone through the network, if there is one.
   cluster.network.node_bandwidth = core.link_bandwidth;
+  cluster.network.efficiency = 1;
+  cluster.network.latency = cluster.network.base_latency = Seconds(0);
   calibrate(cluster, run, seq_len, {mean[2], mean[3]}, rows);
   return cluster;
 }

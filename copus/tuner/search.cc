@@ -90,6 +90,13 @@ class Shortlist {
   std::vector<Candidate> kept_;
 };
 
+bool tp_divides(const ModelSpec& model, Int tp) {
+  if (model.heads % tp != 0 || model.hidden % tp != 0) return false;
+  if (!model.mla.enabled && model.kv_heads % tp != 0 && tp % model.kv_heads != 0) return false;
+  if (model.moe_layers() < model.layers && model.ffn % tp != 0) return false;
+  return !model.is_moe() || model.moe.expert_ffn % tp == 0;
+}
+
 // Walks the space. Order of the loops: what ShapeCosts depends on outside, the rest inside.
 class Walk {
  public:
@@ -105,7 +112,7 @@ class Walk {
     const std::vector<Int> gpu_divisors = divisors(gpus_);
     const std::vector<Int> batch_divisors = divisors(model_.global_batch());
     for (const Int tp : choices("tp", fixed_.plan.tp, gpu_divisors)) {
-      if (!tp_divides(tp)) continue;
+      if (!tp_divides(spec_, tp)) continue;
       for (const Int cp : choices("cp", fixed_.plan.cp, gpu_divisors)) {
         if (gpus_ % (tp * cp) != 0 || (cp > 1 && model_.seq_len() % (2 * cp) != 0)) continue;
         // Ring attention needs a fused kernel; where there is none, cp has to be asked for.
@@ -151,13 +158,6 @@ class Walk {
   }
   std::vector<Int> expert_divisors() const {
     return spec_.is_moe() ? divisors(spec_.moe.experts) : std::vector<Int>{1};
-  }
-
-  bool tp_divides(Int tp) const {
-    if (spec_.heads % tp != 0 || spec_.hidden % tp != 0) return false;
-    if (!spec_.mla.enabled && spec_.kv_heads % tp != 0 && tp % spec_.kv_heads != 0) return false;
-    if (spec_.moe_layers() < spec_.layers && spec_.ffn % tp != 0) return false;
-    return !spec_.is_moe() || spec_.moe.expert_ffn % tp == 0;
   }
 
   // False: one layer of such a micro-batch is more than a GPU holds, so larger ones need no look.
@@ -361,7 +361,8 @@ std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const Parti
   std::vector<std::pair<Int, Int>> layouts;  // (tp, pp), in the order in which the rule tries them
   Int widest = 1;
   for (const Int tp : divisors(gpus)) {
-    if (tp > cluster.gpus_per_node || model.model().heads % tp != 0) continue;
+    if (fixed.has("tp") ? tp != fixed.plan.tp : tp > cluster.gpus_per_node) continue;
+    if (!tp_divides(model.model(), tp)) continue;
     layouts.emplace_back(tp, 1);
     widest = tp;
   }

@@ -384,6 +384,13 @@ TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
   EXPECT_EQ(usual->plan.tp, 4);
   EXPECT_EQ(usual->plan.zero, 0);
   EXPECT_EQ(usual->plan.recompute, Recompute::kFull);
+  // Too large for two GPUs: the rule goes on to stages with the tp that it is given.
+  const Job large("gpt3-175b", "16x8xA100-80GB-SXM", 2048, 256);
+  const std::optional<RankedPlan> staged =
+      megatron_heuristic(*large.step, parse_plan_text("tp=2", "--fix").value());
+  ASSERT_TRUE(staged.has_value());
+  EXPECT_EQ(staged->plan.tp, 2);
+  EXPECT_GT(staged->plan.pp, 1);
   const Job hopeless("gpt3-175b", "1x8xV100-16GB-SXM", 2048, 64);
   EXPECT_FALSE(megatron_heuristic(*hopeless.step, {}).has_value());
 }

@@ -155,6 +155,18 @@ TEST_F(CalibrationTest, AnOptionAtItsDefaultIsSoughtFromTheDefault) {
   for (const FittedParameter& p : fitted.parameters) EXPECT_LT(p.low, p.high) << p.key << p.name;
 }
 
+TEST_F(CalibrationTest, IntervalsThatCannotBeToldAreAsWideAsBeliefs) {
+  const std::vector<MeasuredRun> runs = made_runs(slower, 0.02, 40);
+  CalibrationOptions options;
+  options.row_error = 1e-15;  // rows that are trusted so much that beliefs are lost in rounding
+  const Calibration fitted = calibrate(rows_of(runs), options);
+  EXPECT_FALSE(fitted.intervals_known);
+  for (const FittedParameter& p : fitted.parameters) {
+    EXPECT_FALSE(p.informed) << p.name;
+    EXPECT_LT(p.low, p.high) << p.name;
+  }
+}
+
 TEST_F(CalibrationTest, OfTwentyRowsHoldsOnRowsNeverSeen) {
   const std::vector<MeasuredRun> all = made_runs(slower, 0.02, 1000);
   const std::vector<MeasuredRun> few(all.begin(), all.begin() + 20);

@@ -170,7 +170,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
     const auto within = [&](double x) { return std::clamp(unknown->value_of(x), p.low, p.high); };
     result.parameters.push_back({unknown->key, p.name, unknown->start, within(unknown->x),
                                  within(unknown->x - reach), within(unknown->x + reach),
-                                 !known || variance < 0.5 * p.spread * p.spread});
+                                 known && variance < 0.5 * p.spread * p.spread});
   }
   return result;
 }
