@@ -89,7 +89,7 @@ ClusterSpec measure_machine(int ranks) {
     }
   });
   // A ring of two moves the tensor's bytes once in each direction.
-  core.link_topology = LinkTopology::kSwitch;
+  core.link_topology = LinkTopology::kPcie;
   core.link_bandwidth = BytesPerSec(4.0 * kLarge / std::max(1e-6, large_s - small_s));
   core.link_efficiency = 1;
   core.link_latency = Seconds(0);

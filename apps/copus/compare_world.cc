@@ -77,20 +77,20 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
     }
     COPUS_TRY(cluster, cluster_from_json(known->start().at("cluster"), "events.jsonl: cluster"));
   }
-  for (const auto& [flag, value] :
-       {std::pair("--framework", &args.framework), std::pair("--precision", &args.precision)}) {
-    if (!value->empty()) {
-      return make_error(
-          "{}: got {} with --from; want none: recorded runs are of Copus's own engine", flag,
-          shortened(*value, 40));
-    }
-  }
-  COPUS_TRY(Workload job, load_job(args, cluster));
   const Json& start = known == runs.end() ? runs.front().start() : known->start();
   const bool on_cpus = start.is_object() && start.value("device", "cpu") == "cpu";
   const bool fp32 = start.is_object() && start.value("precision", "fp32") == "fp32";
-  const CostOptions engine =
-      engine_cost_options(on_cpus, fp32 ? Precision::kFp32 : Precision::kBf16);
+  const Precision precision = fp32 ? Precision::kFp32 : Precision::kBf16;
+  if (!args.framework.empty()) {
+    return make_error("--framework: got {} with --from; want none: its runs are of Copus's engine",
+                      shortened(args.framework, 40));
+  }
+  if (!args.precision.empty() && args.precision != to_string(precision)) {
+    return make_error("--precision: got {}; want {}, as the runs of --from, or none",
+                      shortened(args.precision, 40), to_string(precision));
+  }
+  COPUS_TRY(Workload job, load_job(args, cluster));
+  const CostOptions engine = engine_cost_options(on_cpus, precision);
   COPUS_TRY(job.options, apply_assumptions(engine, args.assume));
   return job;
 }

@@ -61,6 +61,11 @@ class Live(RunTest):
                                  "--from", "runs/static-8-seed1", "--json")  # fmt: skip
         for policy in json.loads(simulated.stdout)["policies"]:
             self.assertTrue(all(0 < reached["seconds"] < 180 for reached in policy["time_to_loss"]), policy)
+        # They say which engine ran and in what; what is assumed of it beside counts.
+        recorded = "--simulate", "--from", "runs/static-4-seed1", "--from", "runs/static-8-seed1"
+        self.assertIn("--framework: got nanotron with --from", self.compare(*recorded, "--framework", "nanotron", code=2).stderr)
+        self.assertIn("--precision: got bf16; want fp32", self.compare(*recorded, "--precision", "bf16", code=2).stderr)
+        self.assertIn("in the memory there is", self.compare(*recorded, "--assume", "fixed_memory_gib=900", code=2).stderr)
 
     def test_what_no_live_run_can_do_is_refused(self):
         for policy in "oracle", "copus-free-switch":
