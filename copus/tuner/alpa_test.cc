@@ -124,8 +124,9 @@ TEST(Alpa15B, WithoutShardedStateHasTheStagesOfAlpasEarlierSolution) {
 // of layers, optimizer state sharded over data parallelism (prefer_reduce_scatter), and memory as
 // its search counts it. By its logs (benchmark/alpa/grid_16.txt and grid_log/grid_8.txt in its
 // repository's history) that is 8 bytes per parameter for weights and gradients where activations
-// are small and 6 beside large ones, so 4 and 2 beside the 4 of ours: 3 is taken. Where stages are
-// cut is free, as Alpa's clusters are cut by work and not by number, and so is sp.
+// are small and 6 beside large ones, so 4 and 2 beside the 4 of ours: 3 is taken (which counts with
+// dp > 1 alone; the others have room for it). Where stages are cut is free, as Alpa's clusters are
+// cut by work and not by number, and so is sp.
 constexpr double kAlpasExtraStateBytes = 3;
 class AlpaMicroBatches : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaMicroBatches,
