@@ -20,6 +20,9 @@
 namespace copus {
 namespace {
 
+// What has come further than this from where it was is shown, whatever is known of it.
+constexpr double kMoved = 0.05;
+
 namespace fs = std::filesystem;
 
 // Rows left out in turn, and how the rest prices them.
@@ -97,7 +100,8 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
   std::vector<std::vector<std::string>> rows;
   std::size_t silent = 0;
   for (const FittedParameter& p : outcome.fitted.parameters) {
-    if (!p.informed && outcome.fitted.intervals_known) {
+    const bool stays = std::abs(p.value - p.start) <= kMoved * std::abs(p.start);
+    if (stays && !p.informed && outcome.fitted.intervals_known) {
       ++silent;
       continue;
     }
@@ -112,8 +116,9 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
         "the intervals are what was believed before: the solver cannot tell what the rows say\n\n");
   }
   if (silent > 0) {
-    fmt::print("{} others stay close to what they were: the rows say little about them\n\n",
-               silent);
+    fmt::print(
+        "{} others stay within {:.0f}% of what they were: the rows say little about them\n\n",
+        silent, 100 * kMoved);
   }
   fmt::print("mean absolute error of step time, and of peak memory\n{}",
              error_table(before, outcome));

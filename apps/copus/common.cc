@@ -157,6 +157,7 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
     plan.dp = job.cluster.gpus() / others;
   }
   COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch));
+  COPUS_TRY_VOID(check_ring_attention(job.options, job.cluster.gpu, plan.cp));
   return plan;
 }
 

@@ -81,7 +81,8 @@ Result<void> check_pins(const Workload& job, const PartialPlan& fixed) {
                       plan.dp * plan.micro_batch, job.global_batch);
   }
   if (!fixed.has("dp")) plan.dp = gpus / plan.gpus();
-  const Result<void> valid = plan.validate(job.model, job.cluster, job.seq_len, job.global_batch);
+  Result<void> valid = plan.validate(job.model, job.cluster, job.seq_len, job.global_batch);
+  if (valid) valid = check_ring_attention(job.options, job.cluster.gpu, plan.cp);
   if (valid) return {};
   const std::string field = valid.error().message.substr(0, valid.error().message.find(':'));
   if (fixed.has(field)) return make_error("--fix: {}", valid.error().message);
@@ -220,6 +221,12 @@ int run(const PlanArgs& args) {
     return run_sweep(args, *job, request);
   }
 
+  for (const auto& [option, given] :
+       {std::pair{"--top", !args.top.empty()}, {"--variants", args.variants}}) {
+    if (given && !args.emit.empty()) {
+      to_stderr(fmt::format("copus: {}: not used by --emit, which prints the best\n", option));
+    }
+  }
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
   bool progress_shown = false;
   if (isatty(STDERR_FILENO) != 0) {

@@ -65,7 +65,7 @@ Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
   return bytes * options_.elementwise / memory_ + efficiency_.launch * kernels;
 }
 
-// Scores, softmax and weighted sum over the causal half of the sequence.
+// Scores, softmax and weighted sum. A fused kernel leaves out what a token does not see.
 void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
                                   Seconds& backward) const noexcept {
   const double heads = real(model_.heads) / real(s.tp);
@@ -76,9 +76,9 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   const double queries = tokens(s);  // all sequences of the micro-batch
   const double pairs = queries * real(s.seq_len);
   if (fused_) {
-    // Forward: two products over the causal half. Backward: five (scores again, and four
+    // Forward: two products over what a token sees. Backward: five (scores again, and four
     // gradients), Dao 2023.
-    const Flops flops(2 * heads * pairs / 2 * (qk_dim + v_dim));
+    const Flops flops(2 * heads * queries * model_.mean_context(s.seq_len) * (qk_dim + v_dim));
     const double depth = qk_dim / (qk_dim + kAttentionHalfDim);
     const double length =
         real(s.seq_len) / real(s.cp) / (real(s.seq_len) / real(s.cp) + kAttentionHalfLength);

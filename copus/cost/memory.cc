@@ -62,7 +62,8 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   }
   if (s.sp && s.tp > 1) bytes.gathered = Bytes(2 * t * h * e);
   bytes.embedding = Bytes(replicated * h * mask);
-  const double logit = options.logits_bytes > 0 ? options.logits_bytes : e + 4;
+  const double logit =
+      options.logits_bytes > 0 ? options.logits_bytes : default_logit_bytes(options);
   bytes.head = Bytes(t * real(model.vocab) / tp * logit + 2 * replicated * h * e);
   return bytes;
 }

@@ -96,6 +96,20 @@ Result<double> parse_number(std::string_view text, const NumberOption& option) {
 
 }  // namespace
 
+Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp) {
+  if (cp <= 1 || runs_ring_attention(options, gpu)) return {};
+  if (options.attention == AttentionKernel::kUnfused) {
+    return make_error(
+        "cp: got {} with attention=unfused; want 1, or fused attention, which a split "
+        "sequence needs",
+        cp);
+  }
+  return make_error(
+      "cp: got {}; want 1, because {} has no fused attention, which a split sequence needs "
+      "(--assume attention=fused for one that has)",
+      cp, gpu.name);
+}
+
 Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text) {
   if (text.empty()) return options;
   std::vector<std::string_view> seen;

@@ -111,6 +111,15 @@ constexpr double element_bytes(const CostOptions& options) {
   return options.precision == Precision::kFp32 ? 4 : 2;
 }
 
+// Context parallelism passes keys and values around a ring, block by block, which fused kernels
+// alone do. A model that would run unfused by its recipe (kAuto, dropout) can still run so.
+constexpr bool runs_ring_attention(const CostOptions& options, const GpuSpec& gpu) {
+  return options.attention == AttentionKernel::kFused ||
+         (options.attention == AttentionKernel::kAuto && gpu.fused_attention);
+}
+// The error says so of a plan's `cp`.
+Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp);
+
 // Whether gradients are reduced under the last backward pass, under ZeRO stage `zero`.
 constexpr bool overlaps_gradients(const CostOptions& options, int zero) {
   return options.grad_overlap == GradOverlap::kLastBackward ||
@@ -122,6 +131,11 @@ constexpr bool overlaps_gradients(const CostOptions& options, int zero) {
 constexpr double gradient_bytes(const CostOptions& options) {
   if (options.grad_bytes > 0) return options.grad_bytes;
   return options.precision == Precision::kFp16 ? 2 : 4;
+}
+
+// Bytes per logit where logits_bytes is 0: the compute type's, and an FP32 copy.
+constexpr double default_logit_bytes(const CostOptions& options) {
+  return element_bytes(options) + 4;
 }
 
 // Bytes of optimizer state per parameter. FP32 weights are their own master copy.

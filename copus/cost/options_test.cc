@@ -92,6 +92,26 @@ TEST(OptimizerBytes, LeaveTheMasterCopyOutWhereWeightsAreTheirOwn) {
   EXPECT_EQ(optimizer_bytes(options), 0);
 }
 
+TEST(RingAttention, NeedsAFusedKernel) {
+  GpuSpec gpu;
+  gpu.name = "V100";
+  gpu.fused_attention = false;
+  CostOptions options;
+  EXPECT_TRUE(check_ring_attention(options, gpu, 1));
+  EXPECT_EQ(check_ring_attention(options, gpu, 2).error().message,
+            "cp: got 2; want 1, because V100 has no fused attention, which a split sequence needs "
+            "(--assume attention=fused for one that has)");
+  options.attention = AttentionKernel::kFused;
+  EXPECT_TRUE(check_ring_attention(options, gpu, 2));
+  gpu.fused_attention = true;
+  options.attention = AttentionKernel::kUnfused;
+  EXPECT_EQ(check_ring_attention(options, gpu, 2).error().message,
+            "cp: got 2 with attention=unfused; want 1, or fused attention, which a split sequence "
+            "needs");
+  options.attention = AttentionKernel::kAuto;
+  EXPECT_TRUE(check_ring_attention(options, gpu, 2));
+}
+
 TEST(GradientBytes, FollowThePrecisionUnlessStated) {
   CostOptions options;
   EXPECT_EQ(gradient_bytes(options), 4);

@@ -218,6 +218,11 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   f.integer_or("moe_layer_freq", 1, 1, 1);
   // "noaux_tc" is the selection that balances load by a bias per expert instead of a loss.
   m.moe.router_correction_bias = f.text_or("topk_method", "noaux_tc") == "noaux_tc";
+  m.moe.router_groups =
+      f.integer_or("n_group", std::min<std::int64_t>(8, m.moe.experts), 1, m.moe.experts);
+  m.moe.router_group_topk = f.integer_or(
+      "topk_group", std::min<std::int64_t>(4, m.moe.router_groups), 1, m.moe.router_groups);
+  m.moe.router_scale = f.number_or("routed_scaling_factor", 2.5, 0, 1e6);
   // num_nextn_predict_layers is left alone: the multi-token prediction module is no part of the
   // main model.
 }

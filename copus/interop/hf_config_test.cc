@@ -158,6 +158,8 @@ TEST(HfConfig, Qwen3MoeRefusesDenseLayersInBetween) {
 
 TEST(HfConfig, DeepseekReadsLatentAttentionAndExperts) {
   const ModelSpec m = parsed(deepseek_config());
+  EXPECT_EQ(parsed(with(deepseek_config(), {{"n_group", 2}, {"topk_group", 1}})).moe.router_groups,
+            2);
   EXPECT_TRUE(m.mla.enabled);
   EXPECT_EQ(m.mla.q_lora_rank, 1536);  // the class's default
   EXPECT_EQ(m.kv_heads, m.heads);

@@ -123,6 +123,9 @@ void write_deepseek_v3(const ModelSpec& m, Json& j) {
   j["n_shared_experts"] = number_or_null(m.moe.shared_experts);
   j["first_k_dense_replace"] = m.moe.first_dense_layers;
   j["topk_method"] = m.moe.router_correction_bias ? "noaux_tc" : "greedy";
+  j["n_group"] = m.moe.router_groups;
+  j["topk_group"] = m.moe.router_group_topk;
+  j["routed_scaling_factor"] = m.moe.router_scale;
 }
 
 struct FamilyWriter {

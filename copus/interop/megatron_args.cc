@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace copus {
 namespace {
@@ -44,14 +45,26 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
   args.push_back(fmt::format("--max-position-embeddings {}", std::max(m.max_positions, seq_len)));
   args.push_back(m.positions == Positions::kRope ? "--position-embedding-type rope"
                                                  : "--position-embedding-type learned_absolute");
-  if (m.positions == Positions::kRope)
+  if (m.positions == Positions::kRope) {
     args.push_back(fmt::format("--rotary-base {:.0f}", m.rope_theta));
+    if (m.rope_scaling.kind == RopeScaling::kLlama3) {
+      args.push_back("--use-rope-scaling");
+      args.push_back(fmt::format("--rope-scaling-factor {}", m.rope_scaling.factor));
+    }
+    if (m.rope_scaling.kind == RopeScaling::kLinear) {
+      args.push_back(
+          fmt::format("--rotary-seq-len-interpolation-factor {:.0f}", m.rope_scaling.factor));
+    }
+  }
+  if (m.sliding_window > 0 && m.sliding_window < seq_len)
+    args.push_back(fmt::format("--window-size {},0", m.sliding_window));
   if (!m.dropout) {
     args.push_back(fmt::format("--attention-dropout {}", m.attention_dropout));
     args.push_back("--hidden-dropout 0");
   }
   args.push_back(m.norm == Norm::kRmsNorm ? "--normalization RMSNorm"
                                           : "--normalization LayerNorm");
+  if (m.norm_eps != 1e-5) args.push_back(fmt::format("--norm-epsilon {}", m.norm_eps));
   if (m.gated_mlp) args.push_back("--swiglu");
   if (!m.mlp_bias) args.push_back("--disable-bias-linear");
   if (m.qkv_bias && !m.mlp_bias) args.push_back("--add-qkv-bias");
@@ -71,6 +84,12 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
       args.push_back("--moe-router-score-function sigmoid");
       args.push_back("--moe-router-enable-expert-bias");
     }
+    if (m.moe.router_groups > 1) {
+      args.push_back(fmt::format("--moe-router-num-groups {}", m.moe.router_groups));
+      args.push_back(fmt::format("--moe-router-group-topk {}", m.moe.router_group_topk));
+    }
+    if (m.moe.router_scale != 1)
+      args.push_back(fmt::format("--moe-router-topk-scaling-factor {}", m.moe.router_scale));
     if (m.moe.shared_experts > 0) {
       args.push_back(fmt::format("--moe-shared-expert-intermediate-size {}",
                                  m.moe.shared_experts * m.moe.expert_ffn));
@@ -82,6 +101,34 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
   }
 }
 
+// What Megatron-LM's flags cannot say: the model that they describe would be another.
+Result<void> check_model(const ModelSpec& m) {
+  if (m.gated_mlp && m.activation != Activation::kSilu) {
+    return make_error("hidden_act: got gelu in a gated MLP; Megatron-LM's flags have silu there");
+  }
+  const RopeScaling& rope = m.rope_scaling;
+  // Latent attention is stretched by yarn unless told otherwise.
+  const bool is_yarn_of_mla = m.mla.enabled && rope.other == "yarn";
+  if (rope.kind == RopeScaling::kOther && !is_yarn_of_mla) {
+    return make_error("rope_scaling: got {}; Megatron-LM's flags have llama3 and linear",
+                      rope.other);
+  }
+  if (rope.kind == RopeScaling::kLlama3 &&
+      (rope.low_freq_factor != 1 || rope.high_freq_factor != 4 ||
+       rope.original_max_positions != 8192)) {
+    return make_error(
+        "rope_scaling: got llama3 with factors {} and {} from {} positions; Megatron-LM's has 1 "
+        "and "
+        "4 from 8192",
+        rope.low_freq_factor, rope.high_freq_factor, rope.original_max_positions);
+  }
+  if (rope.kind == RopeScaling::kLinear && rope.factor != std::floor(rope.factor)) {
+    return make_error("rope_scaling: got linear by {}; Megatron-LM's factor is a whole number",
+                      rope.factor);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan,
@@ -91,6 +138,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
                       to_string(plan.schedule));
   }
+  COPUS_TRY_VOID(check_model(model));
   if (model.is_moe() && plan.tp > 1 && !plan.sp) {
     return make_error("sp: got 0 with tp={} and experts; Megatron-LM trains those with 1", plan.tp);
   }

@@ -85,6 +85,55 @@ TEST(MegatronArgs, OfAGptKeepItsBiasesAndItsTiedEmbeddings) {
   }
 }
 
+TEST(MegatronArgs, StateHowPositionsAreStretchedAndNormsKeptFromZero) {
+  const Flags llama = flags_of("llama-3.1-8b", "tp=1");
+  EXPECT_TRUE(has(llama, "--use-rope-scaling"));
+  EXPECT_TRUE(has(llama, "--rope-scaling-factor 8"));
+  EXPECT_FALSE(names(llama, "--norm-epsilon"));  // Megatron-LM's default
+  EXPECT_FALSE(names(flags_of("llama-3-8b", "tp=1"), "--use-rope-scaling"));
+  EXPECT_TRUE(has(flags_of("qwen-2.5-7b", "tp=1"), "--norm-epsilon 1e-06"));
+}
+
+TEST(MegatronArgs, StateAWindowThatIsShorterThanTheSequence) {
+  ModelSpec model = load_model("mistral-7b").value();
+  model.sliding_window = 1024;
+  const auto flags = [&](std::int64_t seq_len) {
+    return megatron_args(model, ParallelPlan(), seq_len, 512, CostOptions()).value();
+  };
+  EXPECT_TRUE(has(flags(4096), "--window-size 1024,0"));
+  EXPECT_FALSE(names(flags(1024), "--window-size"));
+}
+
+TEST(MegatronArgs, OfDeepSeekStateHowExpertsAreChosen) {
+  const Flags flags = flags_of("deepseek-v3", "tp=1");
+  for (const char* flag : {"--moe-router-num-groups 8", "--moe-router-group-topk 4",
+                           "--moe-router-topk-scaling-factor 2.5"}) {
+    EXPECT_TRUE(has(flags, flag)) << flag;
+  }
+  EXPECT_FALSE(names(flags_of("mixtral-8x7b", "tp=1"), "--moe-router-num-groups"));
+}
+
+TEST(MegatronArgs, RefuseAModelThatTheyCannotSay) {
+  const auto refusal = [](auto change) {
+    ModelSpec model = load_model("llama-3.1-8b").value();
+    change(model);
+    const Result<Flags> flags = megatron_args(model, ParallelPlan(), 4096, 512, CostOptions());
+    return flags ? std::string() : flags.error().message;
+  };
+  EXPECT_EQ(refusal([](ModelSpec& m) { m.activation = Activation::kGelu; }),
+            "hidden_act: got gelu in a gated MLP; Megatron-LM's flags have silu there");
+  EXPECT_EQ(refusal([](ModelSpec& m) {
+              m.rope_scaling = {};
+              m.rope_scaling.kind = RopeScaling::kOther;
+              m.rope_scaling.other = "yarn";
+            }),
+            "rope_scaling: got yarn; Megatron-LM's flags have llama3 and linear");
+  EXPECT_EQ(
+      refusal([](ModelSpec& m) { m.rope_scaling.original_max_positions = 4096; }),
+      "rope_scaling: got llama3 with factors 1 and 4 from 4096 positions; Megatron-LM's has 1 "
+      "and 4 from 8192");
+}
+
 TEST(MegatronArgs, StateEachFlagOnce) {
   for (const char* model :
        {"gpt2-xl", "llama-3-8b", "qwen-2.5-7b", "qwen3-30b-a3b", "deepseek-v3"}) {

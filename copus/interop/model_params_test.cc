@@ -138,6 +138,20 @@ TEST(ForwardFlops, OfShortSequencesApproachTwoPerActiveParameterOutsideTheEmbedd
   }
 }
 
+TEST(ForwardFlops, OfAWindowCountWhatItShows) {
+  ModelSpec model = model_of("mistral-7b");
+  model.sliding_window = 0;
+  const double all = model.forward_flops_per_token(1000);
+  // By hand: token i sees min(i, 100) positions; half of the window's ramp is cut off.
+  double seen = 0;
+  for (int i = 0; i < 1000; ++i) seen += std::min(i + 0.5, 100.0);
+  model.sliding_window = 100;
+  EXPECT_NEAR(model.mean_context(1000), seen / 1000, 0.01);
+  EXPECT_LT(model.forward_flops_per_token(1000), all);
+  model.sliding_window = 1000;
+  EXPECT_EQ(model.forward_flops_per_token(1000), all);
+}
+
 TEST(ForwardFlops, GrowLinearlyWithTheSequence) {
   const ModelSpec model = model_of("deepseek-v3");
   const double step = model.forward_flops_per_token(2048) - model.forward_flops_per_token(1024);

@@ -142,14 +142,20 @@ std::int64_t ModelSpec::active_params() const {
   return total_params() - idle_experts * expert_params();
 }
 
+double ModelSpec::mean_context(std::int64_t seq_len) const {
+  const auto length = static_cast<double>(seq_len);
+  if (sliding_window == 0 || sliding_window >= seq_len) return length / 2;
+  const auto window = static_cast<double>(sliding_window);
+  return window * (1 - window / (2 * length));
+}
+
 double ModelSpec::forward_flops_per_token(std::int64_t seq_len) const {
   const auto qk_dim =
       static_cast<double>(mla.enabled ? mla.qk_nope_head_dim + mla.qk_rope_head_dim : head_dim);
   const auto v_dim = static_cast<double>(mla.enabled ? mla.v_head_dim : head_dim);
-  // Scores, then their product with the values, over the half of the sequence that a token sees on
-  // average.
+  // Scores, then their product with the values.
   const double attention_per_layer =
-      2 * static_cast<double>(heads) * (qk_dim + v_dim) * static_cast<double>(seq_len) / 2;
+      2 * static_cast<double>(heads) * (qk_dim + v_dim) * mean_context(seq_len);
   return 2 * Count<double>{*this}.matrices_per_token() +
          static_cast<double>(layers) * attention_per_layer;
 }

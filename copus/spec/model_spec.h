@@ -52,6 +52,10 @@ struct MoeSpec {
   std::int64_t first_dense_layers = 0;  // leading layers with the plain MLP
   bool router_correction_bias =
       false;  // DeepSeek-V3's e_score_correction_bias: one number per expert
+  // DeepSeek-V3's choice among groups of experts, and what their outputs are multiplied by. Costs
+  // do not depend on them.
+  std::int64_t router_groups = 1, router_group_topk = 1;
+  double router_scale = 1;
 
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
@@ -113,8 +117,10 @@ struct ModelSpec {
 
   // Forward floating-point operations of one token at causal sequence length `seq_len` (2 per
   // multiply-add), without recompute: the numerator of MFU is 3x this. Attention is counted over
-  // the causal half.
+  // mean_context().
   double forward_flops_per_token(std::int64_t seq_len) const;
+  // Positions that a token attends to, in the mean over a causal sequence; fewer with a window.
+  double mean_context(std::int64_t seq_len) const;
 
   Result<void> validate() const;
 

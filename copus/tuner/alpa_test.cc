@@ -168,7 +168,7 @@ TEST_P(AlpaMicroBatches, AlpasLayoutIsTheBestOrNotOnePercentBehind) {
   }
 }
 
-// Nothing pinned: recompute, ZeRO, virtual stages and context parallelism free.
+// Nothing pinned: recompute, ZeRO and virtual stages free.
 class AlpaFree : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaFree,
                          ::testing::Values(AlpaCase{"350M", 1024, 24, 16, 1, 1, 1, 1},

@@ -115,8 +115,7 @@ class Walk {
       if (!tp_divides(spec_, tp)) continue;
       for (const Int cp : choices("cp", fixed_.plan.cp, gpu_divisors)) {
         if (gpus_ % (tp * cp) != 0 || (cp > 1 && model_.seq_len() % (2 * cp) != 0)) continue;
-        // Ring attention needs a fused kernel; where there is none, cp has to be asked for.
-        if (cp > 1 && !model_.cluster().gpu.fused_attention && !fixed_.has("cp")) continue;
+        if (cp > 1 && !runs_ring_attention(model_.options(), model_.cluster().gpu)) continue;
         for (const Int ep : choices("ep", fixed_.plan.ep, expert_divisors())) {
           if (ep > 1 && (!spec_.is_moe() || spec_.moe.experts % ep != 0)) continue;
           for (const bool sp : {true, false}) {

@@ -150,6 +150,13 @@ TEST_F(CalibrationTest, AnOptionAtItsDefaultIsSoughtFromTheDefault) {
   EXPECT_TRUE(fitted.intervals_known);
   const FittedParameter& logits = find(fitted, "logits_bytes");
   EXPECT_EQ(logits.start, 6);
+  const auto in_fp32 = [&](const MeasuredRun& run) {
+    MeasuredRun copy = run;
+    copy.precision = Precision::kFp32;
+    return copy;
+  };
+  const std::vector<MeasuredRun> fp32 = {in_fp32(runs[0]), in_fp32(runs[1])};
+  EXPECT_EQ(find(calibrate(rows_of(fp32), {}), "logits_bytes").start, 8);
   EXPECT_TRUE(logits.informed);
   EXPECT_NEAR(logits.value, 12, 1.5);
   for (const FittedParameter& p : fitted.parameters) EXPECT_LT(p.low, p.high) << p.key << p.name;
@@ -259,7 +266,7 @@ TEST(Parameters, HaveRangesThatHoldTheirPriorsAndTheCatalog) {
       ClusterSpec cluster = cluster_of(catalog_gpu("H100-80GB-SXM").value(), 2, 8).value();
       FrameworkProfile profile = framework_profile(framework).value();
       const double value = p.field(cluster, profile.options) / p.scale;
-      if (p.zero_is_default && value == 0) continue;
+      if (p.when_zero && value == 0) continue;
       EXPECT_LE(p.low, value * (1 + 1e-9)) << p.name << ' ' << framework;
       EXPECT_LE(value, p.high * (1 + 1e-9)) << p.name << ' ' << framework;
     }

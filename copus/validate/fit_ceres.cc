@@ -102,10 +102,12 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
       if (unknown == nullptr) {
         ClusterSpec cluster = cluster_of_run(*row.run, *row.profile);
         FrameworkProfile profile = *row.profile;
-        const double given = p.field(cluster, profile.options) / p.scale;
-        const bool is_general = (options.from_scratch && p.prior != Parameter::kNoPrior) ||
-                                (p.zero_is_default && given == 0);
-        const double start = is_general ? p.prior : std::clamp(given, p.low, p.high);
+        profile.options.precision = row.run->precision;
+        double given = p.field(cluster, profile.options) / p.scale;
+        if (p.when_zero && given == 0) given = p.when_zero(profile.options);
+        const double start = options.from_scratch && p.prior != Parameter::kNoPrior
+                                 ? p.prior
+                                 : std::clamp(given, p.low, p.high);
         unknown = std::make_unique<Unknown>(Unknown{&p, key, start, 0});
         unknown->x = unknown->to_x(start) + (p.is_floor ? 2 * p.spread : 0);
       }

@@ -74,7 +74,7 @@ Parameter memory(const char* name, double low, double high, double prior, double
 Parameter logits_bytes() {
   Parameter parameter = memory("logits_bytes", 1, 30, 6, 0.4, 6,
                                [](CostOptions& o) -> double& { return o.logits_bytes; });
-  parameter.zero_is_default = true;
+  parameter.when_zero = default_logit_bytes;
   return parameter;
 }
 

@@ -37,9 +37,9 @@ struct Parameter {
   std::function<double&(ClusterSpec&, CostOptions&)> field;
   // It shows only where it is large enough to matter: a search for it has to begin above.
   bool is_floor = false;
-  // A field of 0 is no value but stands for the default, which the prior is: a search for it begins
-  // there and does not come near 0.
-  bool zero_is_default = false;
+  // Where a field of 0 is no value but stands for a default, that default: a search begins with it
+  // and does not come near 0.
+  std::function<double(const CostOptions&)> when_zero = {};
 };
 
 const std::vector<Parameter>& calibration_parameters();
