@@ -8,6 +8,29 @@
 #include "copus/base/text.h"
 
 namespace copus {
+namespace {
+
+std::optional<Manifest> newest_manifest(const std::string& run_dir) {
+  const auto found = list_checkpoints(run_dir);
+  if (!found) return std::nullopt;
+  for (auto checkpoint = found->rbegin(); checkpoint != found->rend(); ++checkpoint) {
+    Result<Manifest> manifest = read_manifest(checkpoint->folder);
+    if (manifest) return std::move(manifest).value();
+  }
+  return std::nullopt;
+}
+
+// Who ends adapting keeps what it has found; config.toml has what it began with.
+void stay_where_it_is(TrainArgs& args) {
+  const std::optional<Manifest> newest = newest_manifest(args.run_dir);
+  if (!newest || !newest->optimizer) return;  // imported weights have been nowhere
+  const CheckpointArgs& given = args.checkpoint;
+  if (!given.batch_given) args.global_batch = std::to_string(newest->global_batch);
+  if (!given.plan_given) args.plan = plan_text(newest->plan);
+}
+
+}  // namespace
+
 void add_checkpoint_options(CLI::App& command, CheckpointArgs& a) {
   const auto text = [&](const char* flag, std::string& value, const char* help) {
     command.add_option(flag, value, help)->check(not_empty())->group("Checkpoints");
@@ -52,9 +75,11 @@ Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
     return make_error("--resume: {} has no config.toml; want the directory of a run", args.run_dir);
   }
   const bool ranks_given = environment.has_value() || !args.ranks.empty();
+  const bool ends_adapting = args.adapt.adapt == "off";
   ConfigRules rules;
   if (environment) rules.except.emplace_back("ranks");
   COPUS_TRY_VOID(apply_config(command, path, rules));
+  if (ends_adapting) stay_where_it_is(args);
   if (!ranks_given || given.plan_given || args.plan.empty()) return {};
   COPUS_TRY(const int ranks, wanted_ranks(args, environment));
   const Result<PartialPlan> plan = load_partial_plan(args.plan, "--plan");
@@ -63,13 +88,19 @@ Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
 }
 
 std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
+  const std::optional<Manifest> newest = newest_manifest(run_dir);
+  if (!newest) return std::nullopt;
+  return newest->model;
+}
+
+Result<void> check_new(const std::string& run_dir) {
   const auto found = list_checkpoints(run_dir);
-  if (!found) return std::nullopt;
-  for (auto checkpoint = found->rbegin(); checkpoint != found->rend(); ++checkpoint) {
-    const Result<Manifest> manifest = read_manifest(checkpoint->folder);
-    if (manifest) return manifest->model;
-  }
-  return std::nullopt;
+  if (!found || found->empty()) return {};
+  return make_error(
+      "--run-dir: got {}, which holds the checkpoint {}; want --resume to go on from it, or "
+      "another "
+      "directory",
+      run_dir, std::filesystem::path(found->back().folder).filename().string());
 }
 
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args) {

@@ -24,7 +24,7 @@ struct CheckpointArgs {
 
 void add_checkpoint_options(CLI::App& command, CheckpointArgs& args);
 
-// Before any file is read: what the command line itself says.
+// Before RUN/config.toml is read: what the command line and --config say.
 void note_given(TrainArgs& args);
 // Takes what the command line does not give from RUN/config.toml. A plan for another number of
 // ranks than are asked for now is left out.
@@ -32,6 +32,10 @@ Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
                                   const std::optional<RankEnvironment>& environment);
 // The model of the newest checkpoint that says so; nothing where there is none.
 std::optional<ModelSpec> resumed_model(const std::string& run_dir);
+
+// A run that begins must not find checkpoints: it would remove them in time, or be taken for
+// theirs.
+Result<void> check_new(const std::string& run_dir);
 
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args);
 

@@ -11,6 +11,7 @@
 #include "apps/copus/compare_run.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -155,6 +156,18 @@ Result<std::int64_t> loss_window(const CompareArgs& args) {
 
 namespace {
 
+// The first run that has measured the machine has done so for all: what layouts look best must not
+// differ from one policy to another by how busy the machine was.
+Result<void> share_cluster(const RecordedRun& run, LiveOptions& o) {
+  if (std::find(o.flags.begin(), o.flags.end(), "--cluster") != o.flags.end()) return {};
+  const Json cluster = run.start().is_object() ? run.start().value("cluster", Json()) : Json();
+  if (!cluster.is_object()) return {};
+  const std::string path = o.folder + "/cluster.json";
+  COPUS_TRY_VOID(write_whole_file(path, cluster.dump(2) + "\n"));
+  o.flags.insert(o.flags.end(), {"--cluster", path});
+  return {};
+}
+
 Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
                                    const std::string& program, Stop& stop) {
   COPUS_TRY(LiveOptions o, resolve_live(args, program));
@@ -181,6 +194,7 @@ Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
       COPUS_TRY(const RecordedRun run, train_live(o, policies[p].name, seed, flags, stop));
       if (policies[p].rule == Rule::kStatic && policies[p].batch == o.late_batch)
         late_plan = layout_text(run);
+      COPUS_TRY_VOID(share_cluster(run, o));
       runs[p].push_back(run.outcome());
       const SimOutcome& outcome = runs[p].back();
       to_stderr(fmt::format("seed {}  {:18} {}, {} samples, {} switches\n", seed, policies[p].name,

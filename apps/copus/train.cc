@@ -144,12 +144,12 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
 }
 
 int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv) {
-  note_given(args);
   if (!args.config.empty()) {
     if (const Result<void> applied = apply_config(command, args.config); !applied) {
       return report(applied.error());
     }
   }
+  note_given(args);
   const auto environment = rank_environment(environment_variable);
   if (!environment) return report(environment.error());
   if (const Result<void> applied = apply_resumed_config(command, args, *environment); !applied) {
@@ -160,6 +160,9 @@ int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv
   const int local = *environment ? (*environment)->local_world_size : *ranks;
   Result<RunOptions> run = resolve_run(args, *ranks, local);
   if (!run) return report(run.error());
+  if (!run->checkpoint.resume) {
+    if (const Result<void> fresh = check_new(run->run_dir); !fresh) return report(fresh.error());
+  }
   run->config = resolved_config(*run, args);
   const Result<RestartOptions> restarts = resolve_restarts(args.failures, *ranks);
   if (!restarts) return report(restarts.error());

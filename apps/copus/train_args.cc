@@ -25,7 +25,8 @@ Result<double> number(const std::string& text, const char* flag, double fallback
   return parse_number(text, flag, low, high);
 }
 
-// "dp=2,tp=1,…", every field, as --plan reads it.
+}  // namespace
+
 std::string plan_text(const ParallelPlan& plan) {
   std::string text = fmt::format(
       "dp={},tp={},pp={},vp={},cp={},ep={},micro_batch={},zero={},recompute={},sp={},schedule={}",
@@ -36,6 +37,8 @@ std::string plan_text(const ParallelPlan& plan) {
   }
   return text;
 }
+
+namespace {
 
 // The ranks as a cluster, for ParallelPlan::validate().
 ClusterSpec ranks_as_cluster(int ranks, int local_ranks) {

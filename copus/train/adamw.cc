@@ -86,10 +86,11 @@ Tensor sum_of_squares(const Tensor& x) {
 double learning_rate(const LrSchedule& schedule, std::int64_t samples) {
   const double at = static_cast<double>(samples);
   const double warmup = static_cast<double>(schedule.warmup_samples);
+  // A decay that is over before the warm-up is over all the same.
+  if (schedule.decay_samples > 0 && samples >= schedule.decay_samples) return schedule.floor;
   if (at < warmup) return schedule.peak * at / warmup;
-  if (schedule.decay_samples <= schedule.warmup_samples) return schedule.peak;
-  const double done =
-      std::min(1.0, (at - warmup) / (static_cast<double>(schedule.decay_samples) - warmup));
+  if (schedule.decay_samples == 0) return schedule.peak;
+  const double done = (at - warmup) / (static_cast<double>(schedule.decay_samples) - warmup);
   return schedule.floor +
          (schedule.peak - schedule.floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }

@@ -45,6 +45,13 @@ TEST(LearningRate, RisesLinearlyThenFollowsACosineToTheFloor) {
   EXPECT_NEAR(learning_rate(s, 99'999), 0.1, 1e-15);
 }
 
+TEST(LearningRate, IsAtTheFloorAfterADecayThatEndsBeforeTheWarmUp) {
+  const LrSchedule s{.peak = 1, .floor = 0.1, .warmup_samples = 20, .decay_samples = 8};
+  EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 8), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 100), 0.1);
+}
+
 TEST(LearningRate, IsAFunctionOfSamplesNotOfSteps) {
   const LrSchedule s{.peak = 1, .floor = 0, .warmup_samples = 64, .decay_samples = 4096};
   for (std::int64_t samples = 0; samples < 5000; samples += 16) {

@@ -48,13 +48,13 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     adaptation.cluster = *options.cluster;
   } else {
     COPUS_TRY(adaptation.cluster, this_cluster(*world, trainer));
-    if (trainer.device.is_cpu()) {
-      // A layer of the model and reductions between these ranks were measured; how long a stage
-      // waits to be woken was not.
-      adaptation.times.compute_sd = 0.1;
-      adaptation.times.tp_sd = adaptation.times.dp_sd = 0.3;
-      adaptation.times.pipeline_sd = 1.0;
-    }
+  }
+  if (trainer.device.is_cpu()) {
+    // A layer of the model and reductions between such ranks are measured; how long a stage waits
+    // to be woken is not.
+    adaptation.times.compute_sd = 0.1;
+    adaptation.times.tp_sd = adaptation.times.dp_sd = 0.3;
+    adaptation.times.pipeline_sd = 1.0;
   }
   const CostOptions cost = engine_cost_options(trainer.device.is_cpu(), trainer.precision());
   // Rank 0 decides, so only it needs to know between what.

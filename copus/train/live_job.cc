@@ -89,13 +89,20 @@ Result<void> LiveJob::begin() {
   // A run that was over stays so.
   if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
+  if (o_.until_loss && o_.eval_every == 0 && start_.loss.value_or(INFINITY) <= *o_.until_loss) {
+    outcome_.reason = "loss";
+  }
   outcome_.saved = done() && !start_.from.empty();
   // What is saved is no reason to end at once when a signal asks for an end.
   if (done()) trainer_.mesh().world->activity().set_step(outcome_.steps);
   COPUS_TRY_VOID(record_begin());
   if (done()) {
-    say(fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
-                    outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
+    say(outcome_.reason == "loss"
+            ? fmt::format("nothing to train: its --until-loss {} is reached; give it a smaller one "
+                          "to go on",
+                          *o_.until_loss)
+            : fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
+                          outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
   }
   if (done() && o_.eval_every > 0) {  // the last evaluation may have been given up
     COPUS_TRY(const bool evaluated, evaluate());

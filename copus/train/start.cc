@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <future>
 
 #include "copus/base/checksum.h"
@@ -74,6 +75,34 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
       fmt::join(options.data, " "), options.held_out, now, reader.folder(), run.at("data").dump());
 }
 
+bool allows(const PartialPlan& space, const ParallelPlan& plan) {
+  const Json pinned = plan_to_json(space.plan), there = plan_to_json(plan);
+  return std::all_of(space.given.begin(), space.given.end(), [&](const std::string& field) {
+    return !there.contains(field) || there.at(field) == pinned.at(field);
+  });
+}
+
+// What a run that adapts is now asked to keep to, it may have left already.
+Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions& trainer,
+                                 const CheckpointOptions& given) {
+  if (!given.batch_given &&
+      (trainer.global_batch < adapt.lowest_batch || trainer.global_batch > adapt.highest_batch)) {
+    return make_error(
+        "--batch-range: got {}:{}; want one that holds {}, the batch that the run has got to, or "
+        "--global-batch to go on at another",
+        adapt.lowest_batch, adapt.highest_batch, trainer.global_batch);
+  }
+  const bool allowed =
+      given.plan_given || adapt.choose_plan ||
+      std::any_of(adapt.spaces.begin(), adapt.spaces.end(),
+                  [&](const PartialPlan& space) { return allows(space, trainer.plan); });
+  if (allowed) return {};
+  return make_error(
+      "--fix: got one that does not allow {}, the layout that the run has got to; want one that "
+      "does, or --plan to go on at another",
+      short_name(trainer.plan));
+}
+
 // Where a run that adapts goes on: where it had got to, unless told otherwise.
 Result<void> place(const RunOptions& options, const Manifest& manifest, int ranks,
                    TrainerOptions& trainer, AdaptOptions& adapt) {
@@ -85,6 +114,7 @@ Result<void> place(const RunOptions& options, const Manifest& manifest, int rank
     trainer.plan = manifest.plan;
     adapt.choose_plan = false;
   }
+  if (was_somewhere) COPUS_TRY_VOID(check_still_allowed(adapt, trainer, given));
   if (!given.lr_given && manifest.run.contains("base_batch")) {
     FieldReader fields(manifest.run, "manifest: run");
     trainer.base_batch = fields.integer("base_batch", 0, std::int64_t{1} << 40);
@@ -118,8 +148,11 @@ Result<void> read_run_state(const Manifest& manifest, RunStart& start) {
 std::uint64_t data_fingerprint(const Dataset& data) {
   std::uint64_t hash = kNoHash;
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
-  const std::int64_t n = data.epoch_samples();
-  for (const std::int64_t index : {std::int64_t{0}, n / 3, n / 2, n - 1}) {
+  constexpr std::int64_t kLooks = 64;
+  const std::int64_t n = data.epoch_samples(), looks = std::min(kLooks, n);
+  for (std::int64_t look = 0; look < looks; ++look) {
+    const double at = looks > 1 ? static_cast<double>(look) / static_cast<double>(looks - 1) : 0;
+    const auto index = static_cast<std::int64_t>(at * static_cast<double>(n - 1));
     if (!data.sample(index, tokens)) continue;
     for (const std::int64_t token : tokens) {
       hash = add_to_hash(hash, static_cast<std::uint64_t>(token));

@@ -27,7 +27,7 @@ struct RunStart {
   std::string skipped;  // why newer ones were not taken; empty: none were
 };
 
-// Over a few samples: other data shows in it, and another order.
+// Over 64 samples from the first to the last: other data shows in it, and another order.
 std::uint64_t data_fingerprint(const Dataset& data);
 
 // Trainer::restore() while the checksums of the files are verified, each file by one of the ranks.

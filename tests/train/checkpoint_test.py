@@ -93,6 +93,22 @@ class Resumed(CheckpointTest):
         again = self.train("--resume", "--run-dir", "run", "--samples", 100000)
         self.assertIn("nothing to train: its --steps 12 is reached", again.out)
 
+    def test_run_that_has_reached_its_loss_stays_over(self):
+        self.train(*PAIR, "--until-loss", 5.2, "--run-dir", "run")
+        last = max(self.steps())
+        again = self.train("--resume", "--run-dir", "run")
+        self.assertIn("nothing to train: its --until-loss 5.2 is reached", again.out)
+        self.train("--resume", "--run-dir", "run", "--until-loss", 9)
+        self.assertEqual(max(self.steps()), last)
+
+    def test_run_that_begins_finds_no_checkpoint(self):
+        self.train(*PAIR, "--steps", 2, "--run-dir", "run")
+        (self.folder / "new").mkdir()
+        shutil.copytree(self.folder / "run" / "checkpoints", self.folder / "new" / "checkpoints")
+        run = self.train(*PAIR, "--steps", 2, "--run-dir", "new", code=2)
+        self.assert_error(run, 2, "--run-dir: got new, which holds the checkpoint step-2; want --resume")
+        self.assertEqual([path.name for path in (self.folder / "new").iterdir()], ["checkpoints"])
+
     def test_what_follows_from_an_option_follows_the_new_one(self):
         self.train(*TINY, "--lr", "1e-3", "--steps", 6, "--run-dir", "run")
         self.train("--resume", "--run-dir", "run", "--lr", "5e-5", "--steps", 12)
@@ -142,6 +158,23 @@ class Resumed(CheckpointTest):
         self.assertEqual((after["global_batch"], after["plan"]), (last["global_batch"], last["plan"]))
         self.assertAlmostEqual(after["lr"], last["lr"], places=9)
         self.assertIsNotNone(after["gns_low"])  # from the first step on
+        # What it has left already it cannot keep to.
+        run = self.train("--resume", "--run-dir", "run", "--steps", 33, "--batch-range", "2:4", code=2)
+        self.assert_error(run, 2, f"--batch-range: got 2:4; want one that holds {last['global_batch']},")
+        # Who ends adapting keeps what it has found, the next time too.
+        self.train("--resume", "--run-dir", "run", "--steps", 33, "--adapt", "off")
+        self.train("--resume", "--run-dir", "run", "--steps", 34)
+        for step in 33, 34:
+            self.assertEqual((self.steps()[step]["global_batch"], self.steps()[step]["plan"]), (last["global_batch"], last["plan"]))
+
+    def test_layout_that_is_no_longer_allowed(self):
+        args = ("--model", "tiny", "--seq-len", 32, "--global-batch", 8, "--ranks", 2)
+        self.train(*args, "--plan", "dp=2,zero=1", "--adapt", "full", "--steps", 2, "--run-dir", "run")
+        self.train("--resume", "--run-dir", "run", "--steps", 3, "--fix", "zero=1")
+        config = (self.folder / "run" / "config.toml").read_text().replace('plan = "', '# plan = "').replace('fix = "zero=1"', "")
+        (self.folder / "run" / "config.toml").write_text(config)
+        run = self.train("--resume", "--run-dir", "run", "--steps", 4, "--fix", "zero=0", code=2)
+        self.assert_error(run, 2, "--fix: got one that does not allow dp2.tp1.pp1.mb[0-9]+.z1, the layout")
 
 
 class Adapted(CheckpointTest):

@@ -39,6 +39,13 @@ Result<std::vector<TokenFile>> open_files(const std::vector<std::string>& source
       files.push_back(TokenFile::from_bytes(builtin_corpus(kBuiltinCorpusBytes), source));
     } else {
       COPUS_TRY(TokenFile file, TokenFile::open(source));
+      // The same name twice is meant; both halves of a pair are what a shell makes of x.*.
+      for (std::size_t i = 0; i < files.size(); ++i) {
+        if (files[i].name() == file.name() && sources[i] != source) {
+          return make_error("data: got {} and {}, which are one pair; want one of them", sources[i],
+                            source);
+        }
+      }
       files.push_back(std::move(file));
     }
   }

@@ -117,6 +117,14 @@ TEST_F(DatasetTest, SequencesRunAcrossFiles) {
   for (std::int64_t i = 0; i < 11; ++i) EXPECT_EQ(sample(*split, i), sample(*whole, i));
 }
 
+TEST_F(DatasetTest, BothHalvesOfAPairAreNotTwoFiles) {
+  const std::string path = counting("x", 0, 100);
+  EXPECT_EQ(
+      error({path + ".bin", path + ".idx"}, {.seq_len = 8, .vocab = 100}),
+      "data: got " + path + ".bin and " + path + ".idx, which are one pair; want one of them");
+  EXPECT_EQ(error({path, path}, {.seq_len = 8, .vocab = 100}), "");  // twice as often, as asked
+}
+
 TEST_F(DatasetTest, ATokenOutsideTheVocabularyIsNamedWithItsFileAndPosition) {
   const auto dataset = Dataset::open({counting("a", 0, 20), counting("b", 0, 41)},
                                      {.seq_len = 60, .vocab = 40, .held_out = 0});
