@@ -94,6 +94,9 @@ std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
 }
 
 Result<void> check_new(const std::string& run_dir) {
+  // An earlier run's events are refused where they are opened.
+  std::error_code failed;
+  if (std::filesystem::file_size(run_dir + "/events.jsonl", failed) > 0 && !failed) return {};
   const auto found = list_checkpoints(run_dir);
   if (!found || found->empty()) return {};
   return make_error(

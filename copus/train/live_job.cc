@@ -61,6 +61,10 @@ void LiveJob::say(const std::string& text) const {
   if (progress_ != nullptr) progress_->say(text);
 }
 
+std::int64_t LiveJob::tokens() const {
+  return start_.tokens + (outcome_.samples - start_.samples) * trainer_.options().seq_len;
+}
+
 double LiveJob::trained_s() const { return trained_s_.value_or(elapsed_s()); }
 
 Result<void> LiveJob::begin() {
@@ -92,24 +96,26 @@ Result<void> LiveJob::begin() {
   if (o_.until_loss && o_.eval_every == 0 && start_.loss.value_or(INFINITY) <= *o_.until_loss) {
     outcome_.reason = "loss";
   }
-  outcome_.saved = done() && !start_.from.empty();
+  // The last evaluation may have been given up, or may have been what ended the run.
+  const bool was_due = start_.step > 0 && o_.eval_every > 0 && start_.step % o_.eval_every == 0;
+  const bool evaluates = o_.eval_every > 0 && (done() || (o_.until_loss && was_due));
   // What is saved is no reason to end at once when a signal asks for an end.
-  if (done()) trainer_.mesh().world->activity().set_step(outcome_.steps);
+  if (done() || evaluates) trainer_.mesh().world->activity().set_step(outcome_.steps);
   COPUS_TRY_VOID(record_begin());
-  if (done()) {
-    say(outcome_.reason == "loss"
-            ? fmt::format("nothing to train: its --until-loss {} is reached; give it a smaller one "
-                          "to go on",
-                          *o_.until_loss)
-            : fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
-                          outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
+  if (outcome_.reason == "steps" || outcome_.reason == "samples") {
+    say(fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
+                    outcome_.reason, outcome_.reason == "steps" ? *o_.steps : *o_.samples));
   }
-  if (done() && o_.eval_every > 0) {  // the last evaluation may have been given up
+  if (evaluates) {
     COPUS_TRY(const bool evaluated, evaluate());
     const double reached = outcome_.held_out_loss.value_or(INFINITY);
     if (!evaluated) outcome_.reason = "signal";
     if (o_.until_loss && reached <= *o_.until_loss) outcome_.reason = "loss";
   }
+  if (outcome_.reason == "loss") {
+    say(fmt::format("--until-loss {} is reached: give it a smaller one to go on", *o_.until_loss));
+  }
+  outcome_.saved = done() && !start_.from.empty();
   if (saver_ && o_.checkpoint.every > 0 && !done()) saver_->prepare(trainer_);
   begin_ = last_ = Clock::now();
   return {};
@@ -291,10 +297,10 @@ std::optional<double> LiveJob::remaining_s() const {
 Result<void> LiveJob::record_step(const StepReport& step, const Controller& controller) {
   const TrainerOptions& t = trainer_.options();
   const std::string plan = short_name(t.plan);
-  const double tokens = static_cast<double>(t.global_batch * t.seq_len);
+  const double of_step = static_cast<double>(t.global_batch * t.seq_len);
   std::optional<double> mfu;
   if (o_.peak) {
-    mfu = 3 * t.model.forward_flops_per_token(t.seq_len) * tokens / step.seconds / o_.peak->v;
+    mfu = 3 * t.model.forward_flops_per_token(t.seq_len) * of_step / step.seconds / o_.peak->v;
   }
   const std::optional<NoiseEstimate> noise = controller.noise();
   const std::optional<NoiseEstimate> scales = controller.scales_noise();
@@ -311,7 +317,7 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
     progress_->step({.step = outcome_.steps,
                      .last_step = o_.steps,
                      .loss = step.loss,
-                     .tokens_per_s = tokens / step.seconds,
+                     .tokens_per_s = of_step / step.seconds,
                      .mfu = mfu,
                      .global_batch = t.global_batch,
                      .plan = plan,
@@ -329,14 +335,14 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
   return recorder_->write("step",
                           {{"step", outcome_.steps},
                            {"samples", outcome_.samples},
-                           {"tokens", outcome_.samples * t.seq_len},
+                           {"tokens", tokens()},
                            {"loss", step.loss},
                            {"grad_norm", result_.grad_norm},
                            {"lr", result_.lr},
                            {"global_batch", t.global_batch},
                            {"plan", plan},
                            {"step_time_s", step.seconds},
-                           {"tokens_per_s", tokens / step.seconds},
+                           {"tokens_per_s", of_step / step.seconds},
                            {"mfu", number_or_null(mfu)},
                            {"gns", number_or_null(gns)},
                            {"gns_low", noise ? number_or_null(noise->low) : Json(nullptr)},

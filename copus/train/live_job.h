@@ -40,7 +40,8 @@ class LiveJob final : public Job {
 
   RunOutcome& outcome() { return outcome_; }
   double elapsed_s() const;
-  double trained_s() const;  // without the last save
+  std::int64_t tokens() const;  // consumed since the run began
+  double trained_s() const;     // without the last save
   // What moving brought, in words; empty where nothing moved.
   std::string summary(const Controller& controller) const;
 

@@ -25,6 +25,7 @@ Result<void> LiveJob::save(const Controller* controller) {
   const TrainerOptions& t = trainer_.options();
   Json run = {{"data_hash", checksum_text(data_hash_)},
               {"data", checksum_text(data_fingerprint(data_))},
+              {"tokens", tokens()},
               {"base_batch", t.base_batch},
               {"lr",
                {{"peak", t.lr.peak},

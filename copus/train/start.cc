@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <future>
+#include <limits>
 
 #include "copus/base/checksum.h"
 #include "copus/base/hash.h"
@@ -130,6 +131,12 @@ Result<void> place(const RunOptions& options, const Manifest& manifest, int rank
 Result<void> read_run_state(const Manifest& manifest, RunStart& start) {
   start.step = manifest.step;
   start.samples = manifest.samples;
+  start.tokens = manifest.samples * manifest.seq_len;
+  if (manifest.run.contains("tokens")) {
+    FieldReader fields(manifest.run, "manifest: run");
+    start.tokens = fields.integer("tokens", 0, std::numeric_limits<std::int64_t>::max());
+    COPUS_TRY_VOID(fields.finish());
+  }
   if (manifest.run.contains("data_hash")) {
     FieldReader fields(manifest.run, "manifest: run");
     const std::string hash = fields.text("data_hash");

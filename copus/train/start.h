@@ -18,6 +18,7 @@ struct RunStart {
   // What was reached: nothing, or what the checkpoint has.
   std::int64_t step = 0;
   std::int64_t samples = 0;
+  std::int64_t tokens = 0;
   std::optional<double> loss;  // of the last step
   std::uint64_t data_hash = 0;
   Json controller;  // null: none

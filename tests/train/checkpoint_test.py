@@ -97,9 +97,14 @@ class Resumed(CheckpointTest):
         self.train(*PAIR, "--until-loss", 5.2, "--run-dir", "run")
         last = max(self.steps())
         again = self.train("--resume", "--run-dir", "run")
-        self.assertIn("nothing to train: its --until-loss 5.2 is reached", again.out)
+        self.assertIn("--until-loss 5.2 is reached", again.out)
         self.train("--resume", "--run-dir", "run", "--until-loss", 9)
         self.assertEqual(max(self.steps()), last)
+        # The held-out loss, where there is one.
+        self.train(*PAIR, "--until-loss", 5.2, "--eval-every", 2, "--eval-samples", 4, "--run-dir", "held")
+        last = max(self.steps("held"))
+        self.assertIn("--until-loss 5.2 is reached", self.train("--resume", "--run-dir", "held").out)
+        self.assertEqual(max(self.steps("held")), last)
 
     def test_run_that_begins_finds_no_checkpoint(self):
         self.train(*PAIR, "--steps", 2, "--run-dir", "run")
@@ -274,6 +279,13 @@ class Data(CheckpointTest):
         self.assert_refused(("--seq-len", 16), f"--seq-len: got 16; want {SEQ_LEN},")
         self.assert_refused(("--held-out", 0.5), "--data: got /.*/a.txt with --held-out 0.5")
         self.train("--resume", "--run-dir", "run", "--steps", 3, "--seed", 2, "--other-data")
+        # Tokens are counted as they came.
+        before = self.steps()[3]
+        self.train("--resume", "--run-dir", "run", "--steps", 5, "--seq-len", 16, "--other-data")
+        self.train("--resume", "--run-dir", "run", "--steps", 6)
+        for step in 4, 5, 6:
+            here = self.steps()[step]
+            self.assertEqual(here["tokens"], before["tokens"] + (here["samples"] - before["samples"]) * 16)
 
     def test_other_data_is_meant_after_a_restart_too(self):
         (self.folder / "b.txt").write_text("other words of text\n" * 200)
