@@ -148,7 +148,7 @@ TEST_F(CalibrationTest, AnOptionAtItsDefaultIsSoughtFromTheDefault) {
                 0.01, 1000);
   const Calibration fitted = calibrate(rows_of(runs), {});
   EXPECT_TRUE(fitted.intervals_known);
-  const FittedParameter& logits = find(fitted, "logits_bytes");
+  const FittedParameter logits = find(fitted, "logits_bytes");
   EXPECT_EQ(logits.start, 6);
   const auto in_fp32 = [&](const MeasuredRun& run) {
     MeasuredRun copy = run;
