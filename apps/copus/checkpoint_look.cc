@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "apps/copus/byte_progress.h"
@@ -140,6 +141,12 @@ std::vector<std::string> faults_of(const std::string& folder, ByteProgress& prog
   const Result<Manifest> manifest = read_manifest(folder);
   if (!manifest) return {manifest.error().message};
   std::vector<std::string> faults;
+  // Which one is newest is told by names.
+  const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
+  if (name.starts_with("step-") && name != fmt::format("step-{}", manifest->step)) {
+    faults.push_back(fmt::format("{}: its manifest is of step {}; want the name to say so", folder,
+                                 manifest->step));
+  }
   for (const CheckpointFile& file : manifest->files) {
     if (const Result<void> whole = verify_file(folder, file); !whole) {
       faults.push_back(whole.error().message);
