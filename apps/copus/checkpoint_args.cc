@@ -6,6 +6,7 @@
 #include "apps/copus/config_file.h"
 #include "apps/copus/train_args.h"
 #include "copus/base/text.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -20,13 +21,20 @@ std::optional<Manifest> newest_manifest(const std::string& run_dir) {
   return std::nullopt;
 }
 
+// A run's config.toml says whether it has adapted so far.
+bool adapts(const std::string& config) {
+  const Result<std::string> text = read_whole_file(config, "TOML", kMaxJsonBytes);
+  return text && text->find("\nadapt = ") != std::string::npos &&
+         text->find("\nadapt = \"off\"") == std::string::npos;
+}
+
 // Who ends adapting keeps what it has found; config.toml has what it began with.
-void stay_where_it_is(TrainArgs& args) {
+void stay_where_it_is(TrainArgs& args, int ranks) {
   const std::optional<Manifest> newest = newest_manifest(args.run_dir);
   if (!newest || !newest->optimizer) return;  // imported weights have been nowhere
   const CheckpointArgs& given = args.checkpoint;
   if (!given.batch_given) args.global_batch = std::to_string(newest->global_batch);
-  if (!given.plan_given) args.plan = plan_text(newest->plan);
+  if (!given.plan_given && newest->plan.gpus() == ranks) args.plan = plan_text(newest->plan);
 }
 
 }  // namespace
@@ -60,6 +68,7 @@ void note_given(TrainArgs& args) {
   given.plan_given = !args.plan.empty();
   given.batch_given = !args.global_batch.empty();
   given.lr_given = !args.lr.empty() || !args.base_batch.empty();
+  given.ends_adapting = args.adapt.adapt == "off";
 }
 
 Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
@@ -75,11 +84,13 @@ Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
     return make_error("--resume: {} has no config.toml; want the directory of a run", args.run_dir);
   }
   const bool ranks_given = environment.has_value() || !args.ranks.empty();
-  const bool ends_adapting = args.adapt.adapt == "off";
   ConfigRules rules;
   if (environment) rules.except.emplace_back("ranks");
   COPUS_TRY_VOID(apply_config(command, path, rules));
-  if (ends_adapting) stay_where_it_is(args);
+  if (given.ends_adapting && adapts(path)) {
+    COPUS_TRY(const int ranks, wanted_ranks(args, environment));
+    stay_where_it_is(args, ranks);
+  }
   if (!ranks_given || given.plan_given || args.plan.empty()) return {};
   COPUS_TRY(const int ranks, wanted_ranks(args, environment));
   const Result<PartialPlan> plan = load_partial_plan(args.plan, "--plan");

@@ -20,11 +20,12 @@ struct CheckpointArgs {
   bool resume = false, other_data = false;
   // Given now, and not by the run that is resumed.
   bool model_given = false, plan_given = false, batch_given = false, lr_given = false;
+  bool ends_adapting = false;  // --adapt off
 };
 
 void add_checkpoint_options(CLI::App& command, CheckpointArgs& args);
 
-// Before RUN/config.toml is read: what the command line and --config say.
+// Before any file is read: what the command line itself says.
 void note_given(TrainArgs& args);
 // Takes what the command line does not give from RUN/config.toml. A plan for another number of
 // ranks than are asked for now is left out.

@@ -144,12 +144,13 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
 }
 
 int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv) {
+  note_given(args);
   if (!args.config.empty()) {
     if (const Result<void> applied = apply_config(command, args.config); !applied) {
       return report(applied.error());
     }
+    args.checkpoint.model_given = !args.model.empty();
   }
-  note_given(args);
   const auto environment = rank_environment(environment_variable);
   if (!environment) return report(environment.error());
   if (const Result<void> applied = apply_resumed_config(command, args, *environment); !applied) {

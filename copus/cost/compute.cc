@@ -44,7 +44,8 @@ ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
       element_(copus::element_bytes(options)),
       fused_(options.attention == AttentionKernel::kFused ||
              (options.attention == AttentionKernel::kAuto && cluster.gpu.fused_attention &&
-              !model.dropout)) {}
+              !model.dropout)),
+      fused_in_ring_(runs_ring_attention(options, cluster.gpu)) {}
 
 Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
@@ -75,7 +76,7 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   const double v_dim = model_.mla.enabled ? real(model_.mla.v_head_dim) : real(model_.head_dim);
   const double queries = tokens(s);  // all sequences of the micro-batch
   const double pairs = queries * real(s.seq_len);
-  if (fused_) {
+  if (fused_attention(s.cp)) {
     // Forward: two products over what a token sees. Backward: five (scores again, and four
     // gradients), Dao 2023.
     const Flops flops(2 * heads * queries * model_.mean_context(s.seq_len) * (qk_dim + v_dim));

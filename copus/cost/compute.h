@@ -79,7 +79,8 @@ class ComputeModel {
   // Element-wise work: bytes read and written, in `kernels` launches.
   Seconds stream(Bytes bytes, double kernels = 1) const noexcept;
 
-  bool fused_attention() const { return fused_; }
+  // A recipe that runs unfused cannot where the sequence is split.
+  bool fused_attention(std::int64_t cp = 1) const { return cp > 1 ? fused_in_ring_ : fused_; }
   double element_bytes() const { return element_; }
 
  private:
@@ -106,6 +107,7 @@ class ComputeModel {
   BytesPerSec memory_;
   double element_;  // bytes of an activation
   bool fused_;
+  bool fused_in_ring_;
 };
 
 }  // namespace copus

@@ -65,7 +65,7 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
                          seq_len_, plan.sp, plan.recompute};
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
-  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
+  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(plan.cp), shape);
   costs.message = Bytes(compute_.element_bytes() * real(plan.micro_batch) * real(seq_len_) /
                         real(plan.cp) * real(model_.hidden) / (plan.sp ? real(plan.tp) : 1.0));
   return costs;

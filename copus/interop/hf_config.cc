@@ -119,10 +119,13 @@ void read_window(Config& c, ModelSpec& m) {
                          : c.fields.integer_or("sliding_window", 4096, 1, kMaxPositions);
 }
 
-// The window counts only when this switch is on (Qwen's classes); it may then cover some layers
-// alone, which ModelSpec does not tell apart.
+// The window counts only when this switch is on (Qwen's classes), and from some layer on.
 void read_switched_window(Config& c, ModelSpec& m) {
-  if (c.fields.boolean_or("use_sliding_window", false)) read_window(c, m);
+  if (!c.fields.boolean_or("use_sliding_window", false)) return;
+  read_window(c, m);
+  const std::int64_t full = c.fields.integer_or("max_window_layers", 28, 0, kMaxLayers);
+  m.full_layers = m.sliding_window > 0 ? std::min(full, m.layers) : 0;
+  if (m.full_layers == m.layers) m.sliding_window = m.full_layers = 0;
 }
 
 void read_attention_bias(Config& c, ModelSpec& m) {

@@ -89,6 +89,7 @@ void write_mistral(const ModelSpec& m, Json& j) {
 void write_qwen2(const ModelSpec& m, Json& j) {
   write_mistral(m, j);
   j["use_sliding_window"] = m.sliding_window > 0;
+  j["max_window_layers"] = m.sliding_window > 0 ? m.full_layers : m.layers;
 }
 
 void write_qwen3(const ModelSpec& m, Json& j) {

@@ -59,7 +59,8 @@ TEST(HfConfigWriter, ValuesThatAreNoFamilysDefaultAreKept) {
          {"high_freq_factor", 4},
          {"original_max_position_embeddings", 8192}}}},
       {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}}},
-      {{"sliding_window", 77}, {"use_sliding_window", true}},
+      {{"sliding_window", 77}, {"use_sliding_window", true}, {"max_window_layers", 0}},
+      {{"sliding_window", 77}, {"use_sliding_window", true}, {"max_window_layers", 1}},
       {{"sliding_window", nullptr}},
       {{"_name_or_path", "someone/some-model"}},
   };

@@ -151,7 +151,14 @@ TEST(HfNumerics, SlidingWindowsCountWhereTheFamilyUsesThem) {
     EXPECT_EQ(parsed(config(family, window)).sliding_window, 0) << family;
     Json used = window;
     used["use_sliding_window"] = true;
+    EXPECT_EQ(parsed(config(family, used)).sliding_window, 0) << family;  // from layer 28 on
+    used["max_window_layers"] = 0;
     EXPECT_EQ(parsed(config(family, used)).sliding_window, 512) << family;
+    used["max_window_layers"] = 1;
+    const ModelSpec some = parsed(config(family, used));
+    EXPECT_EQ(some.full_layers, 1) << family;
+    EXPECT_GT(some.mean_context(4096), parsed(config("mistral", window)).mean_context(4096));
+    EXPECT_LT(some.mean_context(4096), 2048);
   }
 }
 

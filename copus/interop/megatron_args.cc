@@ -34,6 +34,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
     args.push_back(fmt::format("--qk-head-dim {}", m.mla.qk_nope_head_dim));
     args.push_back(fmt::format("--qk-pos-emb-head-dim {}", m.mla.qk_rope_head_dim));
     args.push_back(fmt::format("--v-head-dim {}", m.mla.v_head_dim));
+    args.push_back("--rope-type rope");  // its default there is yarn
   } else {
     if (m.kv_heads != m.heads) {
       args.push_back("--group-query-attention");
@@ -56,8 +57,9 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
           fmt::format("--rotary-seq-len-interpolation-factor {:.0f}", m.rope_scaling.factor));
     }
   }
+  // Positions before the token itself.
   if (m.sliding_window > 0 && m.sliding_window < seq_len)
-    args.push_back(fmt::format("--window-size {},0", m.sliding_window));
+    args.push_back(fmt::format("--window-size {},0", m.sliding_window - 1));
   if (!m.dropout) {
     args.push_back(fmt::format("--attention-dropout {}", m.attention_dropout));
     args.push_back("--hidden-dropout 0");
@@ -102,16 +104,21 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
 }
 
 // What Megatron-LM's flags cannot say: the model that they describe would be another.
-Result<void> check_model(const ModelSpec& m) {
+Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
+  if (m.full_layers > 0 && m.sliding_window < seq_len) {
+    return make_error("max_window_layers: got {} of {} layers; Megatron-LM's window is of all",
+                      m.full_layers, m.layers);
+  }
   if (m.gated_mlp && m.activation != Activation::kSilu) {
     return make_error("hidden_act: got gelu in a gated MLP; Megatron-LM's flags have silu there");
   }
   const RopeScaling& rope = m.rope_scaling;
-  // Latent attention is stretched by yarn unless told otherwise.
-  const bool is_yarn_of_mla = m.mla.enabled && rope.other == "yarn";
-  if (rope.kind == RopeScaling::kOther && !is_yarn_of_mla) {
-    return make_error("rope_scaling: got {}; Megatron-LM's flags have llama3 and linear",
-                      rope.other);
+  if (rope.kind == RopeScaling::kOther || (m.mla.enabled && rope.kind != RopeScaling::kNone)) {
+    return make_error("rope_scaling: got {}; Megatron-LM's flags have llama3 and linear{}",
+                      rope.kind == RopeScaling::kOther    ? rope.other
+                      : rope.kind == RopeScaling::kLinear ? "linear"
+                                                          : "llama3",
+                      m.mla.enabled ? ", and neither with latent attention" : "");
   }
   if (rope.kind == RopeScaling::kLlama3 &&
       (rope.low_freq_factor != 1 || rope.high_freq_factor != 4 ||
@@ -138,7 +145,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
                       to_string(plan.schedule));
   }
-  COPUS_TRY_VOID(check_model(model));
+  COPUS_TRY_VOID(check_model(model, seq_len));
   if (model.is_moe() && plan.tp > 1 && !plan.sp) {
     return make_error("sp: got 0 with tp={} and experts; Megatron-LM trains those with 1", plan.tp);
   }

@@ -100,8 +100,16 @@ TEST(MegatronArgs, StateAWindowThatIsShorterThanTheSequence) {
   const auto flags = [&](std::int64_t seq_len) {
     return megatron_args(model, ParallelPlan(), seq_len, 512, CostOptions()).value();
   };
-  EXPECT_TRUE(has(flags(4096), "--window-size 1024,0"));
+  EXPECT_TRUE(has(flags(4096), "--window-size 1023,0"));
   EXPECT_FALSE(names(flags(1024), "--window-size"));
+}
+
+TEST(MegatronArgs, OfLatentAttentionSayThatPositionsAreNotStretched) {
+  EXPECT_TRUE(has(flags_of("deepseek-v3", "tp=1"), "--rope-type rope"));
+  ModelSpec model = load_model("deepseek-v3").value();
+  model.rope_scaling.kind = RopeScaling::kOther;
+  model.rope_scaling.other = "yarn";
+  EXPECT_FALSE(megatron_args(model, ParallelPlan(), 4096, 512, CostOptions()));
 }
 
 TEST(MegatronArgs, OfDeepSeekStateHowExpertsAreChosen) {

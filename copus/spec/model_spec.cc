@@ -146,7 +146,8 @@ double ModelSpec::mean_context(std::int64_t seq_len) const {
   const auto length = static_cast<double>(seq_len);
   if (sliding_window == 0 || sliding_window >= seq_len) return length / 2;
   const auto window = static_cast<double>(sliding_window);
-  return window * (1 - window / (2 * length));
+  const double full = static_cast<double>(full_layers) / static_cast<double>(layers);
+  return full * length / 2 + (1 - full) * window * (1 - window / (2 * length));
 }
 
 double ModelSpec::forward_flops_per_token(std::int64_t seq_len) const {

@@ -81,6 +81,7 @@ struct ModelSpec {
       10000;  // base of the rotary frequencies; costs nothing, but a launch needs it
   RopeScaling rope_scaling;
   std::int64_t sliding_window = 0;  // tokens that attention looks back over; 0: all
+  std::int64_t full_layers = 0;     // leading layers that have no window
   double norm_eps = 1e-5;
   double init_std = 0.02;  // of the normal distribution that weights start from
   Activation activation = Activation::kSilu;

@@ -86,9 +86,12 @@ Tensor sum_of_squares(const Tensor& x) {
 double learning_rate(const LrSchedule& schedule, std::int64_t samples) {
   const double at = static_cast<double>(samples);
   const double warmup = static_cast<double>(schedule.warmup_samples);
-  // A decay that is over before the warm-up is over all the same.
-  if (schedule.decay_samples > 0 && samples >= schedule.decay_samples) return schedule.floor;
-  if (at < warmup) return schedule.peak * at / warmup;
+  const bool is_over = schedule.decay_samples > 0 && samples >= schedule.decay_samples;
+  if (at < warmup) {
+    const double rising = schedule.peak * at / warmup;
+    return is_over ? std::min(rising, schedule.floor) : rising;
+  }
+  if (is_over) return schedule.floor;
   if (schedule.decay_samples == 0) return schedule.peak;
   const double done = (at - warmup) / (static_cast<double>(schedule.decay_samples) - warmup);
   return schedule.floor +

@@ -50,6 +50,10 @@ TEST(LearningRate, IsAtTheFloorAfterADecayThatEndsBeforeTheWarmUp) {
   EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.2);
   EXPECT_DOUBLE_EQ(learning_rate(s, 8), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(s, 100), 0.1);
+  // Not above the warm-up itself.
+  const LrSchedule slow{.peak = 1, .floor = 0.1, .warmup_samples = 4000, .decay_samples = 40};
+  EXPECT_DOUBLE_EQ(learning_rate(slow, 40), 0.01);
+  EXPECT_DOUBLE_EQ(learning_rate(slow, 4000), 0.1);
 }
 
 TEST(LearningRate, IsAFunctionOfSamplesNotOfSteps) {

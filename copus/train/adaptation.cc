@@ -49,9 +49,9 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
   } else {
     COPUS_TRY(adaptation.cluster, this_cluster(*world, trainer));
   }
-  if (trainer.device.is_cpu()) {
-    // A layer of the model and reductions between such ranks are measured; how long a stage waits
-    // to be woken is not.
+  if (adaptation.cluster.gpu.name == kMeasuredRank) {
+    // A layer of the model and reductions between such ranks were measured; how long a stage waits
+    // to be woken was not.
     adaptation.times.compute_sd = 0.1;
     adaptation.times.tp_sd = adaptation.times.dp_sd = 0.3;
     adaptation.times.pipeline_sd = 1.0;

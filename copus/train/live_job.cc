@@ -93,12 +93,13 @@ Result<void> LiveJob::begin() {
   // A run that was over stays so.
   if (o_.steps && outcome_.steps >= *o_.steps) outcome_.reason = "steps";
   if (o_.samples && outcome_.samples >= *o_.samples) outcome_.reason = "samples";
-  if (o_.until_loss && o_.eval_every == 0 && start_.loss.value_or(INFINITY) <= *o_.until_loss) {
+  const bool same_data = !o_.checkpoint.other_data;  // another's loss says nothing of these
+  if (o_.until_loss && o_.eval_every == 0 && same_data &&
+      start_.loss.value_or(INFINITY) <= *o_.until_loss) {
     outcome_.reason = "loss";
   }
   // The last evaluation may have been given up, or may have been what ended the run.
-  const bool was_due = start_.step > 0 && o_.eval_every > 0 && start_.step % o_.eval_every == 0;
-  const bool evaluates = o_.eval_every > 0 && (done() || (o_.until_loss && was_due));
+  const bool evaluates = o_.eval_every > 0 && (done() || (o_.until_loss && start_.step > 0));
   // What is saved is no reason to end at once when a signal asks for an end.
   if (done() || evaluates) trainer_.mesh().world->activity().set_step(outcome_.steps);
   COPUS_TRY_VOID(record_begin());

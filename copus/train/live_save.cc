@@ -24,7 +24,7 @@ Result<void> LiveJob::save(const Controller* controller) {
   saved_step_ = outcome_.steps;
   const TrainerOptions& t = trainer_.options();
   Json run = {{"data_hash", checksum_text(data_hash_)},
-              {"data", checksum_text(data_fingerprint(data_))},
+              {"fingerprint", checksum_text(data_fingerprint(data_))},
               {"tokens", tokens()},
               {"base_batch", t.base_batch},
               {"lr",

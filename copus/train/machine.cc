@@ -123,7 +123,7 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   cluster.nodes = ranks / ranks_per_node;
   cluster.gpus_per_node = ranks_per_node;
   GpuSpec& core = cluster.gpu;
-  core.name = "CPU rank";
+  core.name = kMeasuredRank;
   core.gpus_per_node = ranks_per_node;
   core.memory = host_memory() / static_cast<double>(ranks_per_node);
   core.peak_fp32 = core.peak_bf16 = core.peak_fp16 = FlopsPerSec(mean[0]);

@@ -8,6 +8,9 @@
 
 namespace copus {
 
+// What a rank's share of the CPUs is called in a cluster that was measured here.
+constexpr const char* kMeasuredRank = "CPU rank";
+
 // Every rank calls this; all get the same. On CPUs all ranks measure at once, as they will compute
 // at once: a layer of this model at two sizes, memory, messages between all of them; about a
 // second. On GPUs: the catalog's entry for this GPU; an error names --cluster where it has none.

@@ -60,9 +60,9 @@ Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions&
 Result<void> check_same_data(const RunOptions& options, const Dataset& data,
                              const CheckpointReader& reader) {
   const Json& run = reader.manifest().run;
-  if (options.checkpoint.other_data || !run.contains("data")) return {};
+  if (options.checkpoint.other_data || !run.contains("fingerprint")) return {};
   const std::string now = checksum_text(data_fingerprint(data));
-  if (run.at("data") == now) return {};
+  if (run.at("fingerprint") == now) return {};
   const Manifest& was = reader.manifest();
   const auto refused = [&](const char* field, const auto& got, const auto& want) {
     return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
@@ -73,7 +73,8 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
   return make_error(
       "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
       "{} is on ({}), or --other-data to go on with another",
-      fmt::join(options.data, " "), options.held_out, now, reader.folder(), run.at("data").dump());
+      fmt::join(options.data, " "), options.held_out, now, reader.folder(),
+      run.at("fingerprint").dump());
 }
 
 bool allows(const PartialPlan& space, const ParallelPlan& plan) {
@@ -158,8 +159,7 @@ std::uint64_t data_fingerprint(const Dataset& data) {
   constexpr std::int64_t kLooks = 64;
   const std::int64_t n = data.epoch_samples(), looks = std::min(kLooks, n);
   for (std::int64_t look = 0; look < looks; ++look) {
-    const double at = looks > 1 ? static_cast<double>(look) / static_cast<double>(looks - 1) : 0;
-    const auto index = static_cast<std::int64_t>(at * static_cast<double>(n - 1));
+    const std::int64_t index = looks > 1 ? look * (n - 1) / (looks - 1) : 0;
     if (!data.sample(index, tokens)) continue;
     for (const std::int64_t token : tokens) {
       hash = add_to_hash(hash, static_cast<std::uint64_t>(token));

@@ -163,13 +163,19 @@ class Resumed(CheckpointTest):
         self.assertEqual((after["global_batch"], after["plan"]), (last["global_batch"], last["plan"]))
         self.assertAlmostEqual(after["lr"], last["lr"], places=9)
         self.assertIsNotNone(after["gns_low"])  # from the first step on
+        # Not by a file that says how it began.
+        (self.folder / "run.toml").write_text('global-batch = 4\nplan = "dp=2"\nlr = 3e-4\n')
+        self.train("--config", "run.toml", "--resume", "--run-dir", "run", "--steps", 33)
+        again = self.steps()[33]
+        self.assertEqual((again["global_batch"], again["plan"]), (last["global_batch"], last["plan"]))
+        self.assertAlmostEqual(again["lr"], last["lr"], places=9)
         # What it has left already it cannot keep to.
-        run = self.train("--resume", "--run-dir", "run", "--steps", 33, "--batch-range", "2:4", code=2)
+        run = self.train("--resume", "--run-dir", "run", "--steps", 34, "--batch-range", "2:4", code=2)
         self.assert_error(run, 2, f"--batch-range: got 2:4; want one that holds {last['global_batch']},")
         # Who ends adapting keeps what it has found, the next time too.
-        self.train("--resume", "--run-dir", "run", "--steps", 33, "--adapt", "off")
-        self.train("--resume", "--run-dir", "run", "--steps", 34)
-        for step in 33, 34:
+        self.train("--resume", "--run-dir", "run", "--steps", 34, "--adapt", "off")
+        self.train("--resume", "--run-dir", "run", "--steps", 35)
+        for step in 34, 35:
             self.assertEqual((self.steps()[step]["global_batch"], self.steps()[step]["plan"]), (last["global_batch"], last["plan"]))
 
     def test_layout_that_is_no_longer_allowed(self):
