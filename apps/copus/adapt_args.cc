@@ -29,25 +29,20 @@ Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerO
 }
 
 // The plan that a user begins with: one that can be measured, and that --fix allows.
-Result<void> check_start(const TrainerOptions& trainer, const PartialPlan& space,
-                         const std::string& fix) {
+Result<void> check_start(const TrainerOptions& trainer, const std::vector<PartialPlan>& spaces) {
   if (noise_prefix(trainer.plan, trainer.global_batch) == 0) {
     return make_error(
         "--plan: got {} at batch {}; want two micro-batches or two replicas, or the gradient noise "
         "scale cannot be measured (a smaller micro_batch)",
         short_name(trainer.plan), trainer.global_batch);
   }
-  const Json start = plan_to_json(trainer.plan), pinned = plan_to_json(space.plan);
-  for (const std::string& field : space.given) {
-    // Both ZeRO stages are tried where --fix leaves it open.
-    if (!start.contains(field) || (field == "zero" && fix.find("zero") == std::string::npos))
-      continue;
-    if (start[field] != pinned[field]) {
-      return make_error("--plan: got {}={}; want {}, as --fix has it", field, start[field].dump(),
-                        pinned[field].dump());
-    }
+  for (const PartialPlan& space : spaces) {
+    if (space.contradicted_by(trainer.plan).empty()) return {};
   }
-  return {};
+  const std::string field = spaces.front().contradicted_by(trainer.plan);
+  return make_error("--plan: got {}={}; want {}, as --fix has it", field,
+                    plan_to_json(trainer.plan).at(field).dump(),
+                    plan_to_json(spaces.front().plan).at(field).dump());
 }
 
 }  // namespace
@@ -86,7 +81,7 @@ Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& 
     }
   }
   out.choose_plan = out.on() && !plan_given;
-  if (out.on() && plan_given) COPUS_TRY_VOID(check_start(trainer, out.spaces.front(), args.fix));
+  if (out.on() && plan_given) COPUS_TRY_VOID(check_start(trainer, out.spaces));
   return out;
 }
 

@@ -22,6 +22,7 @@ namespace {
 
 // What has come further than this from where it was is shown, whatever is known of it.
 constexpr double kMoved = 0.05;
+constexpr double kNothing = 1e-6;  // of what was 0
 
 namespace fs = std::filesystem;
 
@@ -100,7 +101,8 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
   std::vector<std::vector<std::string>> rows;
   std::size_t silent = 0;
   for (const FittedParameter& p : outcome.fitted.parameters) {
-    const bool stays = std::abs(p.value - p.start) <= kMoved * std::abs(p.start);
+    const double moved = std::abs(p.value - p.start);
+    const bool stays = moved <= kMoved * std::abs(p.start) || moved < kNothing;
     if (stays && !p.informed && outcome.fitted.intervals_known) {
       ++silent;
       continue;

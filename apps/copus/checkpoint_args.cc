@@ -6,7 +6,6 @@
 #include "apps/copus/config_file.h"
 #include "apps/copus/train_args.h"
 #include "copus/base/text.h"
-#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
@@ -19,13 +18,6 @@ std::optional<Manifest> newest_manifest(const std::string& run_dir) {
     if (manifest) return std::move(manifest).value();
   }
   return std::nullopt;
-}
-
-// A run's config.toml says whether it has adapted so far.
-bool adapts(const std::string& config) {
-  const Result<std::string> text = read_whole_file(config, "TOML", kMaxJsonBytes);
-  return text && text->find("\nadapt = ") != std::string::npos &&
-         text->find("\nadapt = \"off\"") == std::string::npos;
 }
 
 // Who ends adapting keeps what it has found; config.toml has what it began with.
@@ -87,7 +79,7 @@ Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
   ConfigRules rules;
   if (environment) rules.except.emplace_back("ranks");
   COPUS_TRY_VOID(apply_config(command, path, rules));
-  if (given.ends_adapting && adapts(path)) {
+  if (given.ends_adapting && config_value(path, "adapt").value_or("off") != "off") {
     COPUS_TRY(const int ranks, wanted_ranks(args, environment));
     stay_where_it_is(args, ranks);
   }
@@ -112,8 +104,7 @@ Result<void> check_new(const std::string& run_dir) {
   if (!found || found->empty()) return {};
   return make_error(
       "--run-dir: got {}, which holds the checkpoint {}; want --resume to go on from it, or "
-      "another "
-      "directory",
+      "another directory",
       run_dir, std::filesystem::path(found->back().folder).filename().string());
 }
 

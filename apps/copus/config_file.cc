@@ -104,4 +104,12 @@ Result<void> apply_config(CLI::App& command, const std::string& path, const Conf
   return apply_table(command, table, path, rules);
 }
 
+std::optional<std::string> config_value(const std::string& path, const std::string& key) {
+  try {
+    return toml::parse_file(path)[key].value<std::string>();
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace copus

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,8 @@ struct ConfigRules {
 // win; another command's table is left alone.
 Result<void> apply_config(CLI::App& command, const std::string& path,
                           const ConfigRules& rules = {});
+
+// A key outside tables whose value is a text; nothing where there is none, or no such file.
+std::optional<std::string> config_value(const std::string& path, const std::string& key);
 
 }  // namespace copus

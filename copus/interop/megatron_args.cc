@@ -125,8 +125,7 @@ Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
        rope.original_max_positions != 8192)) {
     return make_error(
         "rope_scaling: got llama3 with factors {} and {} from {} positions; Megatron-LM's has 1 "
-        "and "
-        "4 from 8192",
+        "and 4 from 8192",
         rope.low_freq_factor, rope.high_freq_factor, rope.original_max_positions);
   }
   if (rope.kind == RopeScaling::kLinear && rope.factor != std::floor(rope.factor)) {

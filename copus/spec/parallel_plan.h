@@ -69,6 +69,8 @@ struct PartialPlan {
   ParallelPlan plan;
   std::vector<std::string> given;  // names of the fields that were stated
   bool has(std::string_view field) const;
+  // The first field that was stated and that `other` has otherwise; empty: it has all as stated.
+  std::string contradicted_by(const ParallelPlan& other) const;
 };
 
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option);

@@ -346,5 +346,18 @@ TEST(ChunkLayers, AreEqualUnlessSplit) {
   EXPECT_EQ(plan_of("pp=3,split=9-8-7").chunk_layers(2, llama()), 7);
 }
 
+TEST(PartialPlan, NamesTheFieldThatAPlanHasOtherwise) {
+  const PartialPlan pins = parse_plan_text("tp=2,zero=1", "--fix").value();
+  ParallelPlan plan = parse_plan_text("tp=2,pp=4,zero=1,micro_batch=8", "--plan").value().plan;
+  EXPECT_EQ(pins.contradicted_by(plan), "");
+  plan.zero = 0;
+  EXPECT_EQ(pins.contradicted_by(plan), "zero");
+  plan.tp = 4;
+  EXPECT_EQ(pins.contradicted_by(plan), "tp");
+  const PartialPlan split = parse_plan_text("pp=2,split=3-1", "--fix").value();
+  EXPECT_EQ(split.contradicted_by(parse_plan_text("pp=2,split=2-2", "--plan").value().plan),
+            "stage_layers");
+}
+
 }  // namespace
 }  // namespace copus

@@ -265,6 +265,14 @@ bool PartialPlan::has(std::string_view field) const {
   return std::find(given.begin(), given.end(), canonical(field)) != given.end();
 }
 
+std::string PartialPlan::contradicted_by(const ParallelPlan& other) const {
+  const Json stated = plan_to_json(plan), there = plan_to_json(other);
+  for (const std::string& field : given) {
+    if (there.contains(field) && there.at(field) != stated.value(field, Json())) return field;
+  }
+  return "";
+}
+
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option) {
   PartialPlan partial;
   for (const std::string_view part : split(text, ',')) {

@@ -77,13 +77,6 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
       run.at("fingerprint").dump());
 }
 
-bool allows(const PartialPlan& space, const ParallelPlan& plan) {
-  const Json pinned = plan_to_json(space.plan), there = plan_to_json(plan);
-  return std::all_of(space.given.begin(), space.given.end(), [&](const std::string& field) {
-    return !there.contains(field) || there.at(field) == pinned.at(field);
-  });
-}
-
 // What a run that adapts is now asked to keep to, it may have left already.
 Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions& trainer,
                                  const CheckpointOptions& given) {
@@ -96,8 +89,9 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
   }
   const bool allowed =
       given.plan_given || adapt.choose_plan ||
-      std::any_of(adapt.spaces.begin(), adapt.spaces.end(),
-                  [&](const PartialPlan& space) { return allows(space, trainer.plan); });
+      std::any_of(adapt.spaces.begin(), adapt.spaces.end(), [&](const PartialPlan& space) {
+        return space.contradicted_by(trainer.plan).empty();
+      });
   if (allowed) return {};
   return make_error(
       "--fix: got one that does not allow {}, the layout that the run has got to; want one that "
