@@ -24,7 +24,6 @@ namespace {
 constexpr std::int64_t kDefaultSeqLen = 4096;
 constexpr std::int64_t kDefaultGlobalBatch = 1024;
 constexpr std::int64_t kMaxSeqLen = 100'000'000;
-constexpr std::int64_t kMaxGlobalBatch = 1'000'000'000;
 
 struct Part {
   char letter;
@@ -156,7 +155,8 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
     }
     plan.dp = job.cluster.gpus() / others;
   }
-  COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch));
+  COPUS_TRY_VOID(
+      plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut));
   COPUS_TRY_VOID(check_ring_attention(job.options, job.cluster.gpu, plan.cp));
   return plan;
 }
@@ -232,6 +232,14 @@ std::string describe(const Workload& job, const std::string& batch) {
                      job.cluster.gpus(), job.cluster.gpus() == 1 ? "" : "s", network,
                      batch.empty() ? fmt::format("batch {}", job.global_batch) : batch, job.seq_len,
                      to_string(job.options.precision));
+}
+
+bool is_cut_by_work(const Workload& job, const ParallelPlan& plan) {
+  return plan.pp > 1 && plan.stage_layers.empty() && job.options.stage_cut == StageCut::kWork;
+}
+
+std::string describe_plan(const Workload& job, const ParallelPlan& plan) {
+  return short_name(plan) + (is_cut_by_work(job, plan) ? ", stages cut by work" : "");
 }
 
 std::string time_bar(const StepBreakdown& breakdown, int width) {

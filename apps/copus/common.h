@@ -24,6 +24,8 @@ constexpr int kOk = 0;
 constexpr int kAnswerIsNo = 1;
 constexpr int kBadInput = 2;
 
+constexpr std::int64_t kMaxGlobalBatch = 1'000'000'000;
+
 // Numbers stay text until load_job, so that a bad one gets our message, not a library's.
 struct JobArgs {
   std::string model;
@@ -82,6 +84,10 @@ Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
 // "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.
 // `batch` replaces "batch 1024" where there is no one batch.
 std::string describe(const Workload& job, const std::string& batch = "");
+// Whether the job's engine cuts the plan's stages inside layers.
+bool is_cut_by_work(const Workload& job, const ParallelPlan& plan);
+// Its short name, and how it is cut where that is unusual.
+std::string describe_plan(const Workload& job, const ParallelPlan& plan);
 // The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().
 std::string time_bar(const StepBreakdown& breakdown, int width);
 std::string bar_legend();

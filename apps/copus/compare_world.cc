@@ -105,13 +105,17 @@ Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>
   if (job.global_batch.empty()) job.global_batch = std::to_string(kStartBatch);
   if (!runs.empty()) {
     COPUS_TRY(sim.job, load_recorded_job(job, runs));
-    return {};
-  }
-  if (job.cluster.empty()) {
+  } else if (job.cluster.empty()) {
     return make_error(
         "--cluster: missing; want NODESxGPUSxGPU, a catalog name or a file, here or in --config");
+  } else {
+    COPUS_TRY(sim.job, load_job(job));
   }
-  COPUS_TRY(sim.job, load_job(job));
+  if (sim.job.options.stage_cut == StageCut::kWork) {
+    return make_error(
+        "stage_cut: got work; want layers (--assume stage_cut=layers), because what a move of a "
+        "run costs is counted in whole layers");
+  }
   return {};
 }
 

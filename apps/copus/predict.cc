@@ -41,7 +41,7 @@ std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan,
 
 void print_text(const Workload& job, const StepModel& model, const ParallelPlan& plan,
                 const StepEstimate& e) {
-  fmt::print("{}\nplan {}\n\n", describe(job), short_name(plan));
+  fmt::print("{}\nplan {}\n\n", describe(job), describe_plan(job, plan));
   fmt::print("step time {}   {:.0f} tokens/s/GPU   MFU {:.1f}%\n", human_seconds(e.time.v),
              model.tokens_per_s_per_gpu(e.time), 100 * model.mfu(e.time));
   fmt::print("[{}]\n", time_bar(e.breakdown, 60));

@@ -86,7 +86,7 @@ void print_text(const Workload& job, const ParallelPlan& plan, const Report& rep
   const Traffic& traffic = report.traffic;
   const TrafficPattern& pattern = report.pattern;
   const double total = traffic.total().v;
-  fmt::print("{}\nplan {}\n\n", describe(job), short_name(plan));
+  fmt::print("{}\nplan {}\n\n", describe(job), describe_plan(job, plan));
   if (traffic.flows.empty()) {
     fmt::print("nothing is sent: one GPU works alone\n");
     return;

@@ -34,6 +34,7 @@ const std::vector<NumberOption>& number_options() {
       {"tp_skew_us", 0, 1e6, [](CostOptions& o) -> double& { return o.tp_skew.v; }, 1e-6},
       {"cp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.cp_overlap; }, 1},
       {"ep_overlap", 0, 1, [](CostOptions& o) -> double& { return o.ep_overlap; }, 1},
+      {"pp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.pp_overlap; }, 1},
       {"host_layer_forward_us", 0, 1e6,
        [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
       {"host_layer_backward_us", 0, 1e6,
@@ -66,21 +67,29 @@ const std::vector<NumberOption>& number_options() {
   return options;
 }
 
-std::string_view to_string(AttentionKernel k) {
-  return k == AttentionKernel::kAuto ? "auto" : k == AttentionKernel::kFused ? "fused" : "unfused";
+// One option that is one of a few words, in the order of its enumerators.
+struct WordOption {
+  std::string name;
+  std::vector<std::string> words;
+  std::function<std::size_t(const CostOptions&)> get;
+  std::function<void(CostOptions&, std::size_t)> set;
+};
+
+template <typename Enum>
+WordOption word_option(std::string name, Enum CostOptions::*field, std::vector<std::string> words) {
+  return {std::move(name), std::move(words),
+          [field](const CostOptions& o) { return static_cast<std::size_t>(o.*field); },
+          [field](CostOptions& o, std::size_t i) { o.*field = static_cast<Enum>(i); }};
 }
-std::string_view to_string(GradOverlap g) {
-  switch (g) {
-    case GradOverlap::kAuto:
-      return "auto";
-    case GradOverlap::kNone:
-      return "none";
-    case GradOverlap::kLastBackward:
-      return "last_backward";
-    case GradOverlap::kReplicated:
-      return "replicated";
-  }
-  return "auto";
+
+const std::vector<WordOption>& word_options() {
+  static const std::vector<WordOption> options = {
+      word_option("attention", &CostOptions::attention, {"auto", "fused", "unfused"}),
+      word_option("grad_overlap", &CostOptions::grad_overlap,
+                  {"auto", "none", "last_backward", "replicated"}),
+      word_option("stage_cut", &CostOptions::stage_cut, {"layers", "work"}),
+  };
+  return options;
 }
 
 Result<double> parse_number(std::string_view text, const NumberOption& option) {
@@ -122,34 +131,16 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
       return make_error("--assume {}: got it twice; want it once", name);
     }
     seen.push_back(name);
-    if (name == "attention") {
-      if (value == "auto") {
-        options.attention = AttentionKernel::kAuto;
-      } else if (value == "fused") {
-        options.attention = AttentionKernel::kFused;
-      } else if (value == "unfused") {
-        options.attention = AttentionKernel::kUnfused;
-      } else {
-        return make_error("--assume attention: got {}; want auto, fused or unfused", value);
-      }
-      continue;
-    }
-    if (name == "grad_overlap") {
-      if (value == "auto") {
-        options.grad_overlap = GradOverlap::kAuto;
-      } else if (value == "none") {
-        options.grad_overlap = GradOverlap::kNone;
-      } else if (value == "last_backward") {
-        options.grad_overlap = GradOverlap::kLastBackward;
-      } else if (value == "replicated") {
-        options.grad_overlap = GradOverlap::kReplicated;
-      } else {
-        return make_error(
-            "--assume grad_overlap: got {}; want auto, none, last_backward or replicated", value);
-      }
-      continue;
-    }
     bool found = false;
+    for (const WordOption& option : word_options()) {
+      if (option.name != name) continue;
+      const auto word = std::find(option.words.begin(), option.words.end(), value);
+      if (word == option.words.end()) {
+        return make_error("--assume {}: got {}; want {}", name, value, join_or(option.words));
+      }
+      option.set(options, static_cast<std::size_t>(word - option.words.begin()));
+      found = true;
+    }
     for (const NumberOption& option : number_options()) {
       if (option.name != name) continue;
       COPUS_TRY(const double number, parse_number(value, option));
@@ -157,7 +148,8 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
       found = true;
     }
     if (!found) {
-      std::vector<std::string> names = {"attention", "grad_overlap"};
+      std::vector<std::string> names;
+      for (const WordOption& option : word_options()) names.push_back(option.name);
       for (const NumberOption& option : number_options()) names.push_back(option.name);
       std::vector<std::string> near = nearest_names(name, names);
       return make_error("--assume: got unknown option '{}'; want {}", name,
@@ -188,8 +180,8 @@ Result<CostOptions> options_from_json(const Json& json, const std::string& where
 Json options_to_json(const CostOptions& options) {
   Json json;
   json["precision"] = to_string(options.precision);
-  json["attention"] = to_string(options.attention);
-  json["grad_overlap"] = to_string(options.grad_overlap);
+  for (const WordOption& option : word_options())
+    json[option.name] = option.words[option.get(options)];
   CostOptions copy = options;
   for (const NumberOption& option : number_options())
     json[option.name] = option.field(copy) / option.scale;

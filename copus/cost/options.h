@@ -12,6 +12,7 @@
 #include "copus/base/result.h"
 #include "copus/base/units.h"
 #include "copus/spec/cluster_spec.h"
+#include "copus/spec/stage_split.h"
 
 namespace copus {
 
@@ -35,6 +36,7 @@ struct CostOptions {
   Precision precision = Precision::kBf16;
   AttentionKernel attention = AttentionKernel::kAuto;
   GradOverlap grad_overlap = GradOverlap::kAuto;
+  StageCut stage_cut = StageCut::kLayers;
 
   // Per parameter; 0: FP32 accumulation as Megatron-LM does with BF16, two bytes with FP16.
   double grad_bytes = 0;
@@ -61,6 +63,9 @@ struct CostOptions {
   double cp_overlap = 0.8;
   // Share of the expert all-to-all hidden under computation.
   double ep_overlap = 0;
+  // Share of what pipeline messages cost (posting, latency, transfer, congestion, layers that they
+  // slow down) that is hidden, beside what a schedule hides by itself.
+  double pp_overlap = 0;
 
   // The host issues kernels: a layer takes at least this long however small it is.
   Seconds host_layer_forward = microseconds(400);

@@ -41,6 +41,10 @@ TEST(Assumptions, ThatAreNotStatedStayAsTheyWere) {
 }
 
 TEST(Assumptions, AreAllPrintedAndReadBack) {
+  const CostOptions other =
+      apply_assumptions(CostOptions(), "stage_cut=work,grad_overlap=replicated").value();
+  EXPECT_EQ(options_to_json(other)["stage_cut"], "work");
+  EXPECT_EQ(options_to_json(other)["grad_overlap"], "replicated");
   // Every key but the precision, which has a flag of its own, is an option of --assume.
   const Json json = options_to_json(CostOptions());
   EXPECT_GE(json.size(), 10u);
@@ -74,6 +78,7 @@ TEST(Assumptions, OutOfRangeNameTheValueAndTheRange) {
   EXPECT_NE(error_of("attention=flash").find("auto, fused or unfused"), std::string::npos);
   EXPECT_NE(error_of("grad_overlap=yes").find("auto, none, last_backward or replicated"),
             std::string::npos);
+  EXPECT_NE(error_of("stage_cut=even").find("layers or work"), std::string::npos);
 }
 
 TEST(Assumptions, WithoutAValueAreAnError) {

@@ -7,17 +7,24 @@
 #include "copus/cost/step.h"
 
 namespace copus {
-StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
+StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, const ShapeCosts& costs,
                                                  std::int64_t chunk) const {
-  std::int64_t before = 0;
-  for (std::int64_t c = 0; c < chunk; ++c) before += plan.chunk_layers(c, model_);
-  const std::int64_t layers = plan.chunk_layers(chunk, model_);
-  const std::int64_t dense =
-      model_.is_moe() ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers)
-                      : layers;
   RankPieces pieces;
-  pieces.dense_layers = real(dense);
-  pieces.moe_layers = real(layers - dense);
+  if (plan.stage_layers.empty() && unsplit(plan.pp * plan.vp).by_work) {
+    const LayerShare share = layers_by_work(plan, costs, chunk);
+    pieces.dense_layers = share.dense_layers;
+    pieces.moe_layers = share.moe_layers;
+  } else {
+    std::int64_t before = 0;
+    for (std::int64_t c = 0; c < chunk; ++c) before += plan.chunk_layers(c, model_);
+    const std::int64_t layers = plan.chunk_layers(chunk, model_);
+    const std::int64_t dense =
+        model_.is_moe()
+            ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers)
+            : layers;
+    pieces.dense_layers = real(dense);
+    pieces.moe_layers = real(layers - dense);
+  }
   pieces.messages = plan.pp > 1 ? 1 : 0;
   pieces.pending = crosses_nodes(plan);
   pieces.congestion = message_congestion(plan);
@@ -27,10 +34,11 @@ StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan,
   return pieces;
 }
 
-StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, std::int64_t rank) const {
+StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
+                                                std::int64_t rank) const {
   RankPieces sum;
   for (std::int64_t v = 0; v < plan.vp; ++v) {
-    const RankPieces p = pieces_of_chunk(plan, v * plan.pp + rank);
+    const RankPieces p = pieces_of_chunk(plan, costs, v * plan.pp + rank);
     sum.dense_layers += p.dense_layers;
     sum.moe_layers += p.moe_layers;
     sum.messages += p.messages;
@@ -53,7 +61,7 @@ StepTimeline StepModel::play(const ParallelPlan& plan, std::int64_t max_micro_ba
   step.schedule = std::move(schedule).value();
   step.times.hop = hop_time(plan, costs);
   for (std::int64_t c = 0; c < plan.pp * plan.vp; ++c) {
-    const RankWork w = work(costs, pieces_of_chunk(plan, c));
+    const RankWork w = work(costs, pieces_of_chunk(plan, costs, c));
     step.times.chunks.push_back({w.forward(), w.backward_input(), w.backward_weight()});
   }
   step.timeline = run_timeline(step.schedule, step.times);
@@ -81,7 +89,7 @@ StepEstimate StepModel::predict(const ParallelPlan& plan, std::int64_t max_actio
   std::vector<RankWork> works;
   std::size_t slowest = 0;
   for (std::int64_t r = 0; r < plan.pp; ++r) {
-    pieces.push_back(pieces_of_rank(plan, r));
+    pieces.push_back(pieces_of_rank(plan, costs, r));
     works.push_back(work(costs, pieces.back()));
     if (works.back().total() > works[slowest].total()) slowest = works.size() - 1;
   }

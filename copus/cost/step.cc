@@ -13,6 +13,9 @@ namespace {
 // many times n nodes does: nanotron's with tp = 32 stall on 8 nodes as all do on 64.
 constexpr std::int64_t kRingLoad = 16;
 
+// Of one micro-batch, forward and backward.
+Seconds piece_time(const PieceCost& piece) { return (piece.forward + piece.backward()).total(); }
+
 // Time of `transfer` that remains visible when `window` of computation runs beside it and the rank
 // would have waited `slack` anyway.
 Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hidden,
@@ -87,15 +90,22 @@ RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) cons
 }
 
 StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p) const noexcept {
+  // What messages cost: posting one, the share of its transfer that computation beside it feels,
+  // what the network holds it up, and what layers take longer while it is pending.
+  Seconds forward = (options_.hop_overhead +
+                     collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) *
+                    p.messages;
+  forward += options_.hop_congestion * (p.congestion * p.neighbours * p.messages);
+  Seconds backward = forward;
+  if (p.pending) {
+    forward += p.dense_layers * costs.time.dense.pending_forward +
+               p.moe_layers * costs.time.moe.pending_forward;
+    backward += p.dense_layers * costs.time.dense.pending_backward +
+                p.moe_layers * costs.time.moe.pending_backward;
+  }
   RankWork w;
-  // Posting a message, and the share of its transfer that computation beside it feels.
-  w.cost.forward.pp = w.cost.backward_input.pp =
-      (options_.hop_overhead +
-       collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) *
-      p.messages;
-  const Seconds stall = options_.hop_congestion * (p.congestion * p.neighbours * p.messages);
-  w.cost.forward.pp += stall;
-  w.cost.backward_input.pp += stall;
+  w.cost.forward.pp = forward * (1 - options_.pp_overlap);
+  w.cost.backward_input.pp = backward * (1 - options_.pp_overlap);
   auto add = [&w](double times, const PieceCost& piece) {
     w.cost.forward += times * piece.forward;
     w.cost.backward_input += times * piece.backward_input;
@@ -104,22 +114,36 @@ StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p
   };
   if (p.dense_layers > 0) add(p.dense_layers, costs.time.dense);
   if (p.moe_layers > 0) add(p.moe_layers, costs.time.moe);
-  if (p.pending) {
-    w.cost.forward.pp += p.dense_layers * costs.time.dense.pending_forward +
-                         p.moe_layers * costs.time.moe.pending_forward;
-    w.cost.backward_input.pp += p.dense_layers * costs.time.dense.pending_backward +
-                                p.moe_layers * costs.time.moe.pending_backward;
-  }
   if (p.embedding) add(1, costs.time.embedding);
   if (p.head) add(1, costs.time.head);
   return w;
 }
 
 StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
-  auto time = [](const PieceCost& piece) { return (piece.forward + piece.backward()).total(); };
-  const Seconds layer = time(model_.is_moe() ? costs.time.moe : costs.time.dense);
-  return balance_chunks(model_.layers, plan.pp * plan.vp, time(costs.time.embedding) / layer,
-                        time(costs.time.head) / layer);
+  const Seconds layer = piece_time(model_.is_moe() ? costs.time.moe : costs.time.dense);
+  return balance_chunks(model_.layers, plan.pp * plan.vp, piece_time(costs.time.embedding) / layer,
+                        piece_time(costs.time.head) / layer);
+}
+
+StageSplit StepModel::unsplit(std::int64_t chunks) const noexcept {
+  if (options_.stage_cut == StageCut::kLayers || chunks == 1)
+    return equal_split(model_.layers, chunks);
+  StageSplit split;
+  split.by_work = true;
+  return split;
+}
+
+Result<void> StepModel::validate(const ParallelPlan& plan) const {
+  return plan.validate(model_, cluster_, seq_len_, global_batch_, options_.stage_cut);
+}
+
+LayerShare StepModel::layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,
+                                     std::int64_t chunk) const noexcept {
+  const std::int64_t moe_layers = model_.moe_layers();
+  const ModelWork work{piece_time(costs.time.embedding), real(model_.layers - moe_layers),
+                       piece_time(costs.time.dense),     real(moe_layers),
+                       piece_time(costs.time.moe),       piece_time(costs.time.head)};
+  return cut_by_work(work, plan.pp * plan.vp, chunk);
 }
 
 bool StepModel::crosses_nodes(const ParallelPlan& plan) const noexcept {
@@ -133,9 +157,13 @@ double StepModel::message_congestion(const ParallelPlan& plan) const noexcept {
   return congestion_growth(std::max(cluster_.nodes, kRingLoad * ring));
 }
 
-Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
+Seconds StepModel::message_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
   if (plan.pp <= 1) return Seconds(0);
   return collectives_.hop(plan.pp, plan.tp * plan.cp * plan.dp, costs.message);
+}
+
+Seconds StepModel::hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
+  return message_time(plan, costs) * (1 - options_.pp_overlap);
 }
 
 Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
@@ -221,9 +249,25 @@ StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
   return b;
 }
 
-StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const StageSplit& split,
+StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
+                                                const StageSplit& split,
                                                 std::int64_t rank) const noexcept {
   const std::int64_t chunks = plan.pp * plan.vp;
+  RankPieces p;
+  p.messages = plan.pp > 1 ? real(plan.vp) : 0;
+  p.pending = crosses_nodes(plan);
+  p.congestion = message_congestion(plan);
+  p.neighbours = plan.pp > 2 ? 2 : 1;
+  p.embedding = rank == 0;
+  p.head = rank == plan.pp - 1;
+  if (split.by_work) {
+    for (std::int64_t c = rank; c < chunks; c += plan.pp) {
+      const LayerShare share = layers_by_work(plan, costs, c);
+      p.dense_layers += share.dense_layers;
+      p.moe_layers += share.moe_layers;
+    }
+    return p;
+  }
   // Thinner chunks are those from `thin` to the one before the last; how many of them are this
   // rank's.
   auto upto = [&](std::int64_t chunk) { return chunk < rank ? 0 : (chunk - rank) / plan.pp + 1; };
@@ -241,15 +285,8 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
       dense += std::min(model_.moe.first_dense_layers - before, layers_of_chunk(split, chunks, c));
     }
   }
-  RankPieces p;
   p.dense_layers = real(dense);
   p.moe_layers = real(layers - dense);
-  p.messages = plan.pp > 1 ? real(plan.vp) : 0;
-  p.pending = crosses_nodes(plan);
-  p.congestion = message_congestion(plan);
-  p.neighbours = plan.pp > 2 ? 2 : 1;
-  p.embedding = rank == 0;
-  p.head = rank == plan.pp - 1;
   return p;
 }
 
@@ -270,7 +307,7 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   auto add_stage = [&](const RankPieces& p, std::int64_t rank) {
     stages[count++] = {p, work(costs, p), rank};
   };
-  add_stage(pieces_of_rank(plan, split, 0), 0);
+  add_stage(pieces_of_rank(plan, costs, split, 0), 0);
   if (plan.pp > 2) {
     // Leading dense layers make the first ranks of an MoE light; the first rank behind them stands
     // for the middle.
@@ -279,9 +316,12 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
       rank += (model_.moe.first_dense_layers - split.first + split.middle - 1) / split.middle;
     }
     rank = std::min(rank, plan.pp - 2);
-    add_stage(pieces_of_rank(plan, split, rank), rank);
+    RankPieces middle = pieces_of_rank(plan, costs, split, rank);
+    while (split.by_work && model_.is_moe() && middle.dense_layers > 0 && rank < plan.pp - 2)
+      middle = pieces_of_rank(plan, costs, split, ++rank);
+    add_stage(middle, rank);
   }
-  if (plan.pp > 1) add_stage(pieces_of_rank(plan, split, plan.pp - 1), plan.pp - 1);
+  if (plan.pp > 1) add_stage(pieces_of_rank(plan, costs, split, plan.pp - 1), plan.pp - 1);
 
   const RankWork* slowest = &stages[0].work;
   for (std::size_t i = 1; i < count; ++i) {
@@ -291,7 +331,7 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
     return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()};
   };
   double middle_mean = 1;
-  if (plan.pp > 2) {
+  if (plan.pp > 2 && !split.by_work) {
     auto layers = [](const RankPieces& p) { return p.dense_layers + p.moe_layers; };
     const double inner = real(model_.layers) - layers(stages[0].pieces) - layers(stages[2].pieces);
     middle_mean = inner / real(plan.pp - 2) / std::max(1.0, layers(stages[1].pieces));

@@ -16,6 +16,7 @@
 #include "copus/cost/options.h"
 #include "copus/cost/pipeline.h"
 #include "copus/cost/timeline.h"
+#include "copus/cost/work_cut.h"
 #include "copus/spec/stage_split.h"
 
 namespace copus {
@@ -71,6 +72,13 @@ class StepModel {
   // The split over pp*vp chunks that balances the pipeline under these costs.
   StageSplit balanced(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
 
+  // The split over `chunks` that the engine makes where a plan has none.
+  StageSplit unsplit(std::int64_t chunks) const noexcept;
+
+  // Whether the engine can run the plan; the error names the field, its value and what would be
+  // right.
+  Result<void> validate(const ParallelPlan& plan) const;
+
   // REQUIRES: the plan is valid but for stage_layers, which `split` (over pp*vp chunks) replaces.
   StepEstimate closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
                            const StageSplit& split) const noexcept;
@@ -79,11 +87,14 @@ class StepModel {
   // shorter runs tell the rest.
   static constexpr std::int64_t kMaxActions = 150'000;
 
-  // REQUIRES: plan.validate() passed, but for stages without a layer.
+  // REQUIRES: validate() passed, but for stages without a layer.
   StepEstimate predict(const ParallelPlan& plan, std::int64_t max_actions = kMaxActions) const;
 
   // At most `max_micro_batches` are played (0: all).
   StepTimeline play(const ParallelPlan& plan, std::int64_t max_micro_batches = 0) const;
+
+  // From the end of a pass to its message's arrival at the next stage.
+  Seconds message_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
 
   double tokens_per_s_per_gpu(Seconds step) const;
   // Model FLOPs utilisation: 3x the forward operations without recompute, over dense peak (the
@@ -111,20 +122,26 @@ class StepModel {
   };
   RankParams params(const ParallelPlan& plan, const RankPieces& pieces) const noexcept;
   // What pipeline rank `rank` holds.
-  RankPieces pieces_of_rank(const ParallelPlan& plan, std::int64_t rank) const;
+  RankPieces pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
+                            std::int64_t rank) const;
+  // What model chunk `chunk` is.
+  RankPieces pieces_of_chunk(const ParallelPlan& plan, const ShapeCosts& costs,
+                             std::int64_t chunk) const;
 
  private:
   struct RankWork;
   RankWork work(const ShapeCosts& costs, const RankPieces& pieces) const noexcept;
-  RankPieces pieces_of_rank(const ParallelPlan& plan, const StageSplit& split,
-                            std::int64_t rank) const noexcept;
-  RankPieces pieces_of_chunk(const ParallelPlan& plan, std::int64_t chunk) const;
+  RankPieces pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
+                            const StageSplit& split, std::int64_t rank) const noexcept;
+  LayerShare layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,
+                            std::int64_t chunk) const noexcept;
   struct Finish;  // what follows the pipeline on one rank
   Finish finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank,
                 Seconds slack, std::int64_t micro_batches) const noexcept;
   Seconds straggling(Seconds step) const noexcept;
   bool crosses_nodes(const ParallelPlan& plan) const noexcept;
   double message_congestion(const ParallelPlan& plan) const noexcept;
+  // What of message_time() the next stage waits for.
   Seconds hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
   Seconds embedding_sync(const ParallelPlan& plan) const noexcept;
   MemoryBreakdown memory(const ParallelPlan& plan, const ShapeCosts& costs,

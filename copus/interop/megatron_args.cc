@@ -144,6 +144,9 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
                       to_string(plan.schedule));
   }
+  if (plan.pp > 1 && plan.stage_layers.empty() && options.stage_cut == StageCut::kWork) {
+    return make_error("stage_cut: got work; Megatron-LM cuts stages between layers");
+  }
   COPUS_TRY_VOID(check_model(model, seq_len));
   if (model.is_moe() && plan.tp > 1 && !plan.sp) {
     return make_error("sp: got 0 with tp={} and experts; Megatron-LM trains those with 1", plan.tp);

@@ -99,12 +99,15 @@ Result<void> check_tensor(const ParallelPlan& plan, const ModelSpec& model, std:
   return {};
 }
 
-Result<void> check_stages(const ParallelPlan& plan, const ModelSpec& model) {
+Result<void> check_stages(const ParallelPlan& plan, const ModelSpec& model, StageCut cut) {
   const std::int64_t chunks = plan.pp * plan.vp;
   if (plan.stage_layers.empty()) {
-    if (model.layers % chunks == 0) return {};
+    if (model.layers % chunks == 0 || (cut == StageCut::kWork && chunks <= model.layers)) return {};
     const std::string got = plan.vp == 1 ? fmt::format("pp: got {}", plan.pp)
                                          : fmt::format("pp*vp: got {}*{}", plan.pp, plan.vp);
+    if (cut == StageCut::kWork) {
+      return make_error("{}, more than {} layers; want at most so many", got, model.layers);
+    }
     if (chunks > model.layers + 2) {
       return make_error("{}, more than {} layers; want a divisor ({})", got, model.layers,
                         divisors(model.layers));
@@ -213,11 +216,12 @@ std::int64_t ParallelPlan::chunk_layers(std::int64_t index, const ModelSpec& mod
 }
 
 Result<void> ParallelPlan::validate(const ModelSpec& model, const ClusterSpec& cluster,
-                                    std::int64_t seq_len, std::int64_t global_batch) const {
+                                    std::int64_t seq_len, std::int64_t global_batch,
+                                    StageCut cut) const {
   COPUS_TRY_VOID(check_ranges(*this, seq_len, global_batch));
   COPUS_TRY_VOID(check_size(*this, cluster));
   COPUS_TRY_VOID(check_tensor(*this, model, seq_len));
-  COPUS_TRY_VOID(check_stages(*this, model));
+  COPUS_TRY_VOID(check_stages(*this, model, cut));
   COPUS_TRY_VOID(check_batch(*this, global_batch));
   COPUS_TRY_VOID(check_schedule_kind(*this, global_batch));
   return check_experts(*this, model);

@@ -11,6 +11,7 @@
 #include "copus/base/result.h"
 #include "copus/spec/cluster_spec.h"
 #include "copus/spec/model_spec.h"
+#include "copus/spec/stage_split.h"
 
 namespace copus {
 
@@ -52,9 +53,10 @@ struct ParallelPlan {
   // Layers of chunk `index` in model order.
   std::int64_t chunk_layers(std::int64_t index, const ModelSpec& model) const;
 
-  // Names the field, its value and what would be right.
+  // Names the field, its value and what would be right. Only an engine that cuts between layers
+  // needs chunks that divide them.
   Result<void> validate(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-                        std::int64_t global_batch) const;
+                        std::int64_t global_batch, StageCut cut = StageCut::kLayers) const;
 };
 
 // "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp and split only where they are not the

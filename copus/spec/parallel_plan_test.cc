@@ -359,5 +359,18 @@ TEST(PartialPlan, NamesTheFieldThatAPlanHasOtherwise) {
             "stage_layers");
 }
 
+TEST(ParallelPlan, NeedsNoDivisorOfTheLayersWhereStagesAreCutByWork) {
+  ModelSpec model = llama();
+  const ClusterSpec cluster = load_cluster("1x5xH100-80GB-SXM").value();
+  ParallelPlan plan;
+  plan.pp = 5;
+  EXPECT_FALSE(plan.validate(model, cluster, 128, 5).has_value());
+  EXPECT_TRUE(plan.validate(model, cluster, 128, 5, StageCut::kWork).has_value());
+  model.layers = 4;
+  const Result<void> thin = plan.validate(model, cluster, 128, 5, StageCut::kWork);
+  ASSERT_FALSE(thin.has_value());
+  EXPECT_EQ(thin.error().message, "pp: got 5, more than 4 layers; want at most so many");
+}
+
 }  // namespace
 }  // namespace copus

@@ -6,6 +6,12 @@
 
 namespace copus {
 
+// Where an engine cuts a model into pipeline chunks when the plan has no split.
+enum class StageCut {
+  kLayers,  // between layers, the same number each
+  kWork,    // anywhere, so that chunks take the same time: graphs of operators, cut by work
+};
+
 // A split over chunks in four numbers, so that a search needs no list: the first chunk, the last,
 // and `middle` layers on each of the others, except that the last `thinner` of them have one less.
 struct StageSplit {
@@ -13,6 +19,7 @@ struct StageSplit {
   std::int64_t last = 0;
   std::int64_t middle = 0;
   std::int64_t thinner = 0;
+  bool by_work = false;  // cut inside layers instead: the numbers say nothing
 
   friend bool operator==(const StageSplit&, const StageSplit&) = default;
 };

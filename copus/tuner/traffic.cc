@@ -55,19 +55,20 @@ struct StageVolume {
   Bytes dense_replicas, expert_replicas;
 };
 
-StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t stage) {
+StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, const ShapeCosts& costs,
+                         std::int64_t stage) {
   StageVolume sum;
   const double micro_batches = real(plan.micro_batches(step.global_batch()));
   const std::int64_t chunks = plan.pp * plan.vp;
   for (std::int64_t chunk = stage; chunk < chunks; chunk += plan.pp) {
-    const ChunkVolume v = chunk_volume(step, plan, chunk);
+    const ChunkVolume v = chunk_volume(step, plan, costs, chunk);
     sum.tp += v.sum().tp * micro_batches;
     sum.cp += v.sum().cp * micro_batches;
     sum.ep_dispatch += v.sum().ep * micro_batches;
     if (chunk + 1 < chunks) sum.to_next += v.message * micro_batches;
     if (chunk > 0) sum.to_previous += v.message * micro_batches;
   }
-  const RankParams params = step.params(plan, step.pieces_of_rank(plan, stage));
+  const RankParams params = step.params(plan, step.pieces_of_rank(plan, costs, stage));
   const std::int64_t replicas = plan.dp * plan.cp;
   auto in_step = [&](double count, std::int64_t ring) {
     const ReplicaVolume v = replica_volume(step, plan, count, ring);
@@ -127,7 +128,7 @@ std::vector<double> dispatch_matrix(const std::vector<double>& shares, Bytes buf
 Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan, double skew) {
   const ModelSpec& model = step.model();
   const ClusterSpec& cluster = step.cluster();
-  COPUS_TRY_VOID(plan.validate(model, cluster, step.seq_len(), step.global_batch()));
+  COPUS_TRY_VOID(step.validate(plan));
   if (!(skew >= 0 && skew <= kMaxSkew)) {
     return make_error("skew: got {}; want 0 (a balanced gate) to {}", skew, kMaxSkew);
   }
@@ -137,9 +138,10 @@ Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan,
   }
 
   const RankGrid grid(plan);
+  const ShapeCosts costs = step.shape_costs(plan);
   std::vector<StageVolume> stages;
   for (std::int64_t stage = 0; stage < plan.pp; ++stage) {
-    stages.push_back(stage_volume(step, plan, stage));
+    stages.push_back(stage_volume(step, plan, costs, stage));
   }
   const bool routes = model.is_moe() && plan.ep > 1;
   const std::vector<double> shares =

@@ -1,6 +1,7 @@
 #include "copus/tuner/traffic_pattern.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "copus/spec/rank_grid.h"
 
@@ -31,8 +32,7 @@ ExpertShare expert_share(const ModelSpec& model, const ParallelPlan& plan, Coord
   return {1 - own, own * real(plan.ep - 1)};
 }
 
-PieceCost chunk_cost(const StepModel& step, const ParallelPlan& plan, const LayerCosts& costs,
-                     std::int64_t chunk) {
+PieceCost chunk_cost(const StepModel::RankPieces& pieces, const LayerCosts& costs) {
   PieceCost sum;
   auto add = [&sum](double times, const PieceCost& piece) {
     sum.forward += times * piece.forward;
@@ -40,11 +40,10 @@ PieceCost chunk_cost(const StepModel& step, const ParallelPlan& plan, const Laye
     sum.backward_weight += times * piece.backward_weight;
     sum.recompute += times * piece.recompute;
   };
-  const std::int64_t moe = chunk_moe_layers(step.model(), plan, chunk);
-  add(real(plan.chunk_layers(chunk, step.model()) - moe), costs.dense);
-  add(real(moe), costs.moe);
-  if (chunk == 0) add(1, costs.embedding);
-  if (chunk == plan.pp * plan.vp - 1) add(1, costs.head);
+  add(pieces.dense_layers, costs.dense);
+  add(pieces.moe_layers, costs.moe);
+  if (pieces.embedding) add(1, costs.embedding);
+  if (pieces.head) add(1, costs.head);
   return sum;
 }
 
@@ -76,13 +75,15 @@ struct ChunkSlots {
   std::vector<SlotBurst> forward, backward, backward_input;
 };
 
-ChunkSlots chunk_slots(const StepModel& step, const ParallelPlan& plan, const LayerCosts& costs,
+ChunkSlots chunk_slots(const StepModel& step, const ParallelPlan& plan, const ShapeCosts& costs,
                        std::int64_t chunk, ExpertShare experts) {
   ChunkSlots slots;
-  slots.layers = std::max<std::int64_t>(1, plan.chunk_layers(chunk, step.model()));
+  const StepModel::RankPieces pieces = step.pieces_of_chunk(plan, costs, chunk);
+  // A layer that is cut is drawn with those that are whole.
+  slots.layers = std::max<std::int64_t>(1, std::llround(pieces.dense_layers + pieces.moe_layers));
   const double layers = real(slots.layers);
-  const ChunkVolume volume = chunk_volume(step, plan, chunk);
-  const PieceCost cost = chunk_cost(step, plan, costs, chunk);
+  const ChunkVolume volume = chunk_volume(step, plan, costs, chunk);
+  const PieceCost cost = chunk_cost(pieces, costs.time);
   const GroupPlace ring = place_group(plan.cp, plan.tp, step.cluster().gpus_per_node);
   const BytesPerSec cp_rate = step.collectives().rate(Collective::kAllGather, ring);
   auto add = [&](std::vector<SlotBurst>& slot, double from, double to, const PieceTime& time,
@@ -135,8 +136,8 @@ struct ReplicaTraffic {
 };
 
 ReplicaTraffic replica_traffic(const StepModel& step, const ParallelPlan& plan,
-                               std::int64_t stage) {
-  const RankParams params = step.params(plan, step.pieces_of_rank(plan, stage));
+                               const ShapeCosts& costs, std::int64_t stage) {
+  const RankParams params = step.params(plan, step.pieces_of_rank(plan, costs, stage));
   const std::int64_t replicas = plan.dp * plan.cp;
   const std::int64_t per_node = step.cluster().gpus_per_node;
   const double weight_bytes = step.options().precision == Precision::kFp32 ? 4 : 2;
@@ -198,7 +199,7 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
                                std::int64_t gpu) {
   const Coordinates at = RankGrid(plan).coordinates_of(gpu);
   const ExpertShare experts = expert_share(step.model(), plan, at, skew);
-  const LayerCosts costs = step.shape_costs(plan).time;
+  const ShapeCosts costs = step.shape_costs(plan);
   const std::int64_t chunks = plan.pp * plan.vp;
 
   // A whole multiple of pp, as interleaved schedules need.
@@ -217,9 +218,10 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
   std::vector<Bytes> messages;
   for (std::int64_t c = 0; c < chunks; ++c) {
     slots.push_back(chunk_slots(step, plan, costs, c, experts));
-    messages.push_back(chunk_volume(step, plan, c).message);
+    messages.push_back(chunk_volume(step, plan, costs, c).message);
   }
-  const ReplicaTraffic replicas = replica_traffic(step, plan, at.pp);
+  const Seconds message_time = step.message_time(plan, costs);
+  const ReplicaTraffic replicas = replica_traffic(step, plan, costs, at.pp);
   const Bytes forward_dp = replicas.volume.per_forward / real(plan.vp);
   const Bytes backward_dp = replicas.volume.per_backward / real(plan.vp);
   // Under ZeRO 2 and 3, beside the pass that needs it or makes it.
@@ -236,7 +238,7 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
     const ChunkSlots& s = slots[chunk];
     const bool has_next = plan.pp > 1 && chunk + 1 < slots.size();
     const bool has_previous = plan.pp > 1 && chunk > 0;
-    const Seconds arrival = action.end + played.times.hop;
+    const Seconds arrival = action.end + message_time;
     switch (action.action.kind) {
       case ActionKind::kForward:
         out.layers(action, s.forward, s.layers, coarse);

@@ -37,7 +37,7 @@ struct TrafficPattern {
   Seconds on_time(Dimension dimension) const;
 };
 
-// REQUIRES: plan.validate() passed; 0 <= gpu < plan.gpus(); 0 <= skew <= kMaxSkew.
+// REQUIRES: step.validate(plan) passed; 0 <= gpu < plan.gpus(); 0 <= skew <= kMaxSkew.
 TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, double skew,
                                std::int64_t gpu);
 

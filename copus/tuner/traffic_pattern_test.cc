@@ -12,6 +12,7 @@ namespace {
 struct Case {
   const char* model;
   const char* plan;
+  const char* assumed = "";
 };
 
 // Layouts that between them use every dimension, schedule, ZeRO stage and recompute mode.
@@ -25,10 +26,16 @@ constexpr Case kCases[] = {
     {"llama-3.2-3b", "tp=2,pp=4,dp=4,schedule=gpipe"},
     {"mixtral-8x7b", "tp=2,pp=2,dp=8,ep=8,sp=1"},
     {"mixtral-8x7b", "tp=1,pp=4,dp=4,cp=2,ep=4,zero=1,recompute=full"},
+    {"llama-3.2-3b", "tp=2,pp=4,dp=4,zero=1,sp=1", "stage_cut=work"},
+    {"llama-3-8b", "tp=1,pp=4,dp=8", "pp_overlap=1"},
 };
 constexpr double kSkew = 0.5;
 
-TestJob job_of(const Case& c) { return {c.model, "4x8xH100-80GB-SXM", 4096, 64, c.plan}; }
+TestJob job_of(const Case& c) {
+  return {c.model, "4x8xH100-80GB-SXM",
+          4096,    64,
+          c.plan,  apply_assumptions(CostOptions(), c.assumed).value()};
+}
 
 TEST(TrafficPattern, SendsExactlyWhatTheMatrixSays) {
   for (const Case& c : kCases) {
@@ -107,6 +114,18 @@ TEST(TrafficPattern, AHugeBatchIsPlayedInPart) {
   const TrafficPattern pattern = traffic_pattern(*job.step, job.plan, 0, 0);
   EXPECT_LT(pattern.micro_batches, job.plan.micro_batches(4'000'000));
   EXPECT_LT(pattern.bursts.size(), 3'000'000U);
+}
+
+TEST(TrafficPattern, HiddenMessagesAreOnTheLinksAsLongAsOthers) {
+  const auto message = [](const char* assumed) {
+    const TestJob job = job_of({"llama-3-8b", "pp=4,dp=8", assumed});
+    const TrafficPattern pattern = traffic_pattern(*job.step, job.plan, 0, 0);
+    const auto burst = std::find_if(pattern.bursts.begin(), pattern.bursts.end(),
+                                    [](const Burst& b) { return b.dimension == Dimension::kPp; });
+    return burst == pattern.bursts.end() ? Seconds(0) : burst->end - burst->start;
+  };
+  EXPECT_GT(message("").v, 0);
+  EXPECT_NEAR(message("pp_overlap=1") / message(""), 1, 1e-9);
 }
 
 }  // namespace

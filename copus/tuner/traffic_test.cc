@@ -275,5 +275,19 @@ TEST(TrafficErrors, NameWhatIsWrong) {
   }
 }
 
+TEST(TrafficOfStagesCutByWork, MovesBetweenStagesAndIsTheSameInAll) {
+  const char* plan = "tp=2,pp=4,dp=4,sp=1,ep=4,zero=1";
+  const TestJob layers("mixtral-8x7b", "4x8xA100-80GB-SXM", 2048, 64, plan);
+  CostOptions options;
+  options.stage_cut = StageCut::kWork;
+  const TestJob work("mixtral-8x7b", "4x8xA100-80GB-SXM", 2048, 64, plan, options);
+  const Traffic a = layers.traffic(), b = work.traffic();
+  const DimensionBytes all_a = a.totals(), all_b = b.totals();
+  for (const Dimension d : kAllDimensions) expect_close(of(all_b, d).v, of(all_a, d).v);
+  // The head makes the last stage hold fewer layers.
+  EXPECT_LT(sent(b, 24, Dimension::kTp), sent(a, 24, Dimension::kTp));
+  EXPECT_GT(sent(b, 8, Dimension::kTp), sent(a, 8, Dimension::kTp));
+}
+
 }  // namespace
 }  // namespace copus

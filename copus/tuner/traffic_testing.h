@@ -19,11 +19,11 @@ struct TestJob {
   std::unique_ptr<StepModel> step;
 
   TestJob(const std::string& model_name, const std::string& cluster_name, std::int64_t seq_len,
-          std::int64_t global_batch, const std::string& plan_text)
+          std::int64_t global_batch, const std::string& plan_text, const CostOptions& options = {})
       : model(load_model(model_name).value()),
         cluster(load_cluster(cluster_name).value()),
         plan(parse_plan_text(plan_text, "--plan").value().plan),
-        step(std::make_unique<StepModel>(model, cluster, seq_len, global_batch, CostOptions())) {}
+        step(std::make_unique<StepModel>(model, cluster, seq_len, global_batch, options)) {}
 
   double micro_batches() const {
     return static_cast<double>(plan.micro_batches(step->global_batch()));

@@ -43,24 +43,15 @@ Bytes ring_pass(std::int64_t n, Bytes buffer) {
   return n <= 1 ? Bytes(0) : buffer * (real(n - 1) / real(n));
 }
 
-std::int64_t chunk_moe_layers(const ModelSpec& model, const ParallelPlan& plan,
-                              std::int64_t chunk) {
-  std::int64_t first = 0;
-  for (std::int64_t c = 0; c < chunk; ++c) first += plan.chunk_layers(c, model);
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < plan.chunk_layers(chunk, model); ++i) {
-    count += model.layer_is_moe(first + i) ? 1 : 0;
-  }
-  return count;
-}
-
-ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t chunk) {
+ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const ShapeCosts& costs,
+                         std::int64_t chunk) {
   const ModelSpec& model = step.model();
   ChunkVolume volume;
   const double tokens = real(plan.micro_batch) * real(step.seq_len()) / real(plan.cp);
   const double split_tokens = tokens / (plan.sp ? real(plan.tp) : 1.0);
   const Bytes activation(tokens * real(model.hidden) * element_bytes(step));
-  const double layers = real(plan.chunk_layers(chunk, model));
+  const StepModel::RankPieces pieces = step.pieces_of_chunk(plan, costs, chunk);
+  const double layers = pieces.dense_layers + pieces.moe_layers;
   const bool repeats_layers = plan.recompute == Recompute::kFull;
 
   // Tensor parallelism, Shoeybi et al. 2019, section 3: attention and MLP each end a forward pass
@@ -69,23 +60,21 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::i
   // only the split input of a column-parallel product, and so gathers it once more for its weights'
   // gradient. Counted in ring passes, two of which are one all-reduce.
   const double regather = plan.sp ? 1 : 0;
-  const bool is_first = chunk == 0;
-  const bool is_last = chunk == plan.pp * plan.vp - 1;
   // Experts are cut by tp too: every routed copy of a token is gathered and scattered.
-  const double moe_layers = real(chunk_moe_layers(model, plan, chunk));
   const double regions =
-      2 * layers + (moe_layers > 0 ? moe_layers * (real(model.moe.experts_per_token) - 1) : 0);
+      2 * layers +
+      (pieces.moe_layers > 0 ? pieces.moe_layers * (real(model.moe.experts_per_token) - 1) : 0);
   double forward = regions * 2;
   double backward = regions * (2 + regather);
   if (repeats_layers) volume.recompute.tp = ring_pass(plan.tp, activation) * forward;
   // The vocabulary-parallel embedding adds up partial rows going forward, the head partial
   // gradients going backward; with sequence parallelism each scatters there and gathers on the way
   // back.
-  if (is_first) {
+  if (pieces.embedding) {
     forward += plan.sp ? 1 : 2;
     backward += plan.sp ? 1 : 0;
   }
-  if (is_last) {
+  if (pieces.head) {
     forward += plan.sp ? 1 : 0;
     backward += plan.sp ? 1 + regather : 2;
   }
@@ -100,7 +89,7 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::i
   if (plan.recompute != Recompute::kNone) volume.recompute.cp = volume.forward.cp;
 
   if (plan.ep > 1) {
-    volume.forward.ep = Bytes(moe_layers * real(model.moe.experts_per_token) * split_tokens *
+    volume.forward.ep = Bytes(pieces.moe_layers * real(model.moe.experts_per_token) * split_tokens *
                               real(model.hidden) * element_bytes(step));
     volume.backward.ep = volume.forward.ep;
     if (repeats_layers) volume.recompute.ep = volume.forward.ep;

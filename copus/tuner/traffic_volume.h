@@ -53,11 +53,9 @@ struct ChunkVolume {
             forward.ep + recompute.ep + backward.ep};
   }
 };
-// REQUIRES here and below: plan.validate() passed.
-ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, std::int64_t chunk);
-
-// Layers of `chunk` that have experts.
-std::int64_t chunk_moe_layers(const ModelSpec& model, const ParallelPlan& plan, std::int64_t chunk);
+// REQUIRES here and below: step.validate(plan) passed. `costs` are step.shape_costs(plan).
+ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const ShapeCosts& costs,
+                         std::int64_t chunk);
 
 // What one GPU sends in a step over a data-parallel ring of `ring` members that hold the same
 // `params`.

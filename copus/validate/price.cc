@@ -23,17 +23,19 @@ std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster
   ModelSpec model = run.model;
   if (profile.gpt_dropout && !model.gated_mlp) model.dropout = true;
   ParallelPlan plan = run.plan;
-  if (std::vector<std::int64_t> layers =
-          stage_layers(model, plan.pp * plan.vp, profile.stage_balance);
-      !layers.empty()) {
+  if (options.stage_cut == StageCut::kWork) {
+    plan.stage_layers.clear();  // no table states a split
+  } else if (std::vector<std::int64_t> layers =
+                 stage_layers(model, plan.pp * plan.vp, profile.stage_balance);
+             !layers.empty()) {
     plan.stage_layers = std::move(layers);
   }
   const StepModel step(model, cluster, run.seq_len, run.global_batch, options);
   RunPrice result;
-  result.estimate = plan.stage_layers.empty() && max_actions < StepModel::kMaxActions
-                        ? step.closed_form(plan, step.shape_costs(plan),
-                                           equal_split(model.layers, plan.pp * plan.vp))
-                        : step.predict(plan, max_actions);
+  result.estimate =
+      plan.stage_layers.empty() && max_actions < StepModel::kMaxActions
+          ? step.closed_form(plan, step.shape_costs(plan), step.unsplit(plan.pp * plan.vp))
+          : step.predict(plan, max_actions);
   result.step_time_s = result.estimate.time.v;
   result.peak_mem_gib = to_gib(profile.logs_first_rank ? result.estimate.first_memory
                                                        : result.estimate.memory.total());
