@@ -20,9 +20,13 @@ namespace {
 // What published steps of Megatron-LM are predicted within, on average (docs/accuracy.md).
 constexpr double kNearTie = 0.03;
 
+constexpr const char* kCutByWork =
+    "Stages are cut by work, inside layers too: for an engine that does so.";
+
 struct PlanArgs {
   JobArgs job;
   std::string fix;
+  std::string micro_batches;
   std::string top;
   bool variants = false;
   std::string sweep_batch;
@@ -49,13 +53,17 @@ Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
 }
 
 // One sentence for a search that found nothing: an empty space, or memory.
-std::string why_nothing(const StepModel& model, const SearchResult& found) {
+std::string why_nothing(const StepModel& model, const SearchRequest& request,
+                        const SearchResult& found) {
   if (!found.closest) {
     return fmt::format(
-        "no layout is possible: the batch of {} must be divided by dp*micro_batch, tp must divide "
-        "{} heads, pp at most {} "
+        "no layout is possible: the batch of {} must be divided by dp*micro_batch{}, tp must "
+        "divide {} heads, pp at most {} "
         "layers, and what --fix pins must agree with that",
-        model.global_batch(), model.model().heads, model.model().layers);
+        model.global_batch(),
+        request.micro_batches > 0 ? fmt::format(" into {} micro-batches", request.micro_batches)
+                                  : "",
+        model.model().heads, model.model().layers);
   }
   const RankedPlan& c = *found.closest;
   return fmt::format(
@@ -64,9 +72,34 @@ std::string why_nothing(const StepModel& model, const SearchResult& found) {
       c.estimate.memory_rank);
 }
 
+// REQUIRES: the pinned dp*micro_batch divides the batch. `plan` has the pinned parts, and ones.
+Result<void> check_micro_batches(const Workload& job, const SearchRequest& request,
+                                 const ParallelPlan& plan) {
+  const std::int64_t count = request.micro_batches, batch = job.global_batch;
+  if (batch % count != 0) {
+    return make_error("--micro-batches: got {}; want a divisor of the batch of {}", count, batch);
+  }
+  const bool dp_pinned = request.fixed.has("dp"), size_pinned = request.fixed.has("micro_batch");
+  const std::int64_t at_once = batch / count, pinned = plan.dp * plan.micro_batch;
+  if ((dp_pinned && size_pinned && at_once != pinned) || at_once % pinned != 0) {
+    return make_error("--micro-batches: got {} with dp*micro_batch = {}{} by --fix; want {}{}",
+                      count, pinned, dp_pinned && size_pinned ? "" : " or a multiple",
+                      dp_pinned && size_pinned ? "" : "a divisor of ", batch / pinned);
+  }
+  const std::int64_t free_gpus = job.cluster.gpus() / plan.gpus();
+  if (size_pinned && !dp_pinned && free_gpus % (at_once / plan.micro_batch) != 0) {
+    return make_error(
+        "--micro-batches: got {} with micro_batch={} by --fix, which is dp={}; want a dp that "
+        "divides {} GPUs",
+        count, plan.micro_batch, at_once / plan.micro_batch, free_gpus);
+  }
+  return {};
+}
+
 // A search whose space is empty because of what was pinned: the pinned field at fault, if it is one
 // alone.
-Result<void> check_pins(const Workload& job, const PartialPlan& fixed) {
+Result<void> check_pins(const Workload& job, const SearchRequest& request) {
+  const PartialPlan& fixed = request.fixed;
   // What is not pinned counts as one here, so each product below is of pinned counts alone.
   ParallelPlan plan = with_implied_stages(fixed, fixed.plan.pp);
   const std::int64_t gpus = job.cluster.gpus();
@@ -80,8 +113,10 @@ Result<void> check_pins(const Workload& job, const PartialPlan& fixed) {
     return make_error("--fix: got dp*micro_batch = {}; want a divisor of the batch of {}",
                       plan.dp * plan.micro_batch, job.global_batch);
   }
+  if (request.micro_batches > 0) COPUS_TRY_VOID(check_micro_batches(job, request, plan));
   if (!fixed.has("dp")) plan.dp = gpus / plan.gpus();
-  Result<void> valid = plan.validate(job.model, job.cluster, job.seq_len, job.global_batch);
+  Result<void> valid =
+      plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut);
   if (valid) valid = check_ring_attention(job.options, job.cluster.gpu, plan.cp);
   if (valid) return {};
   const std::string field = valid.error().message.substr(0, valid.error().message.find(':'));
@@ -100,6 +135,10 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
              format_table(
                  {"#", "<layout", "step", "tok/s/GPU", "MFU", "GiB", "<where the time goes"}, rows),
              bar_legend());
+  if (std::any_of(found.plans.begin(), found.plans.end(),
+                  [&](const auto& entry) { return is_cut_by_work(job, entry.plan); })) {
+    fmt::print("{}\n", kCutByWork);
+  }
   if (found.plans.size() > 1)
     fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
   const auto close = std::count_if(found.plans.begin(), found.plans.end(), [&](const auto& plan) {
@@ -113,7 +152,7 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
   if (!usual) {
     fmt::print(
         "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits and "
-        "agrees with what --fix pins.\n");
+        "agrees with what is pinned.\n");
   } else if (usual->plan == found.plans[0].plan) {
     fmt::print(
         "Megatron-LM's usual rule (tp in the node, then pp, rest dp) picks the same plan.\n");
@@ -132,8 +171,8 @@ Result<std::vector<std::int64_t>> parse_sweep(const std::string& text) {
   if (ends.size() != 2)
     return make_error("--sweep-batch: got '{}'; want FROM:TO, as 16:4096", text);
   COPUS_TRY(const std::int64_t from,
-            parse_integer(ends[0], "--sweep-batch FROM", 1, 1'000'000'000));
-  COPUS_TRY(const std::int64_t to, parse_integer(ends[1], "--sweep-batch TO", 1, 1'000'000'000));
+            parse_integer(ends[0], "--sweep-batch FROM", 1, kMaxGlobalBatch));
+  COPUS_TRY(const std::int64_t to, parse_integer(ends[1], "--sweep-batch TO", 1, kMaxGlobalBatch));
   if (to < from) return make_error("--sweep-batch: got {}; want FROM <= TO", text);
   std::vector<std::int64_t> batches;
   for (std::int64_t b = from; b <= to; b *= 2) batches.push_back(b);
@@ -147,7 +186,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   Json json;
   json["sweep"] = Json::array();
   std::string last_layout;
-  bool any = false, any_searched = false;
+  bool any = false, any_searched = false, cut_by_work = false;
   for (const std::int64_t batch : *batches) {
     const StepModel model(job.model, job.cluster, job.seq_len, batch, job.options);
     const SearchResult found = search(model, request);
@@ -158,7 +197,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
       rows.push_back({std::to_string(batch), "nothing fits or divides", "", "", "", "", ""});
       point["plan"] = nullptr;
       point["estimate"] = nullptr;
-      point["why"] = why_nothing(model, found);
+      point["why"] = why_nothing(model, request, found);
     } else {
       any = true;
       const RankedPlan& best = found.plans.front();
@@ -168,14 +207,15 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
       if (!last_layout.empty() && layout != last_layout)
         rows.back().front() = "* " + rows.back().front();
       last_layout = layout;
+      cut_by_work = cut_by_work || is_cut_by_work(job, best.plan);
       point.update(entry_to_json(model, best));
     }
     json["sweep"].push_back(point);
   }
   if (!any_searched) {
-    Workload first = job;
-    first.global_batch = batches->front();
-    if (const Result<void> pins = check_pins(first, request.fixed); !pins) {
+    Workload last = job;
+    last.global_batch = batches->back();
+    if (const Result<void> pins = check_pins(last, request); !pins) {
       return report(pins.error());
     }
   }
@@ -188,6 +228,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
                              "<where the time goes"},
                             rows),
                bar_legend());
+    if (cut_by_work) fmt::print("{}\n", kCutByWork);
   }
   return any ? kOk : kAnswerIsNo;
 }
@@ -205,6 +246,12 @@ int run(const PlanArgs& args) {
     Result<PartialPlan> fixed = load_partial_plan(args.fix, "--fix");
     if (!fixed) return report(fixed.error());
     request.fixed = std::move(fixed).value();
+  }
+  if (!args.micro_batches.empty()) {
+    const Result<std::int64_t> count =
+        parse_integer(args.micro_batches, "--micro-batches", 1, kMaxGlobalBatch);
+    if (!count) return report(count.error());
+    request.micro_batches = *count;
   }
   if (!args.emit.empty() && args.emit != "megatron") {
     return report(make_error("--emit: got {}; want megatron", args.emit));
@@ -238,7 +285,7 @@ int run(const PlanArgs& args) {
   const SearchResult found = search(model, request);
   if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
-    const Result<void> pins = check_pins(*job, request.fixed);
+    const Result<void> pins = check_pins(*job, request);
     if (!pins) return report(pins.error());
   }
   if (found.plans.empty()) {
@@ -248,10 +295,10 @@ int run(const PlanArgs& args) {
       json["searched"] = found.searched;
       json["feasible"] = found.feasible;
       json["search_time_s"] = found.search_time.v;
-      json["why"] = why_nothing(model, found);
+      json["why"] = why_nothing(model, request, found);
       fmt::print("{}\n", json.dump(2));
     } else {
-      fmt::print("{}\n{}\n", describe(*job), why_nothing(model, found));
+      fmt::print("{}\n{}\n", describe(*job), why_nothing(model, request, found));
     }
     return kAnswerIsNo;
   }
@@ -268,7 +315,7 @@ int run(const PlanArgs& args) {
     }
     return kOk;
   }
-  const std::optional<RankedPlan> usual = megatron_heuristic(model, request.fixed);
+  const std::optional<RankedPlan> usual = megatron_heuristic(model, request);
   if (args.job.json) {
     Json json;
     json["plans"] = Json::array();
@@ -294,6 +341,10 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("plan", "Search the best layout for a model, a cluster and a batch");
   add_job_options(*command, args->job);
   command->add_option("--fix", args->fix, "pin parts of the plan: zero=0,cp=1")->check(not_empty());
+  command
+      ->add_option("--micro-batches", args->micro_batches,
+                   "pin the micro-batches per step and replica (steps of gradient accumulation)")
+      ->check(not_empty());
   command->add_option("--top", args->top, "how many to print (default: 10)")->check(not_empty());
   command->add_flag("--variants", args->variants,
                     "rank every variant, not the best of each layout");

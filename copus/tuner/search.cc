@@ -104,6 +104,7 @@ class Walk {
       : model_(model),
         spec_(model.model()),
         fixed_(request.fixed),
+        micro_batches_(request.micro_batches),
         progress_(request.progress),
         shortlist_(shortlist),
         gpus_(model.cluster().gpus()) {}
@@ -169,6 +170,7 @@ class Walk {
       if (rest % pp != 0 || pp > spec_.layers || pp > kMaxPipeline) continue;
       const Int dp = rest / pp;
       if (!allowed("dp", fixed_.plan.dp, dp) || batch % (dp * plan_.micro_batch) != 0) continue;
+      if (micro_batches_ > 0 && micro_batches_ != batch / (dp * plan_.micro_batch)) continue;
       if ((dp * plan_.cp) % plan_.ep != 0) continue;
       plan_.pp = pp;
       plan_.dp = dp;
@@ -201,17 +203,18 @@ class Walk {
     }
   }
 
-  // The equal split where there is one, and the balanced one where it differs and leaves no chunk
-  // without work.
+  // No split, where the engine needs none, and the balanced one where it is another and leaves no
+  // chunk without work. An engine that cuts by work balances by itself.
   void walk_splits(Int vp) {
     plan_.vp = vp;
     const Int chunks = plan_.pp * vp;
+    const StageSplit unsplit = model_.unsplit(chunks);
     const bool divides = spec_.layers % chunks == 0;
-    if (divides) walk_zero(equal_split(spec_.layers, chunks), true);
-    if (chunks == 1) return;
+    if (divides || unsplit.by_work) walk_zero(unsplit, true);
+    if (chunks == 1 || unsplit.by_work) return;
     const StageSplit balanced = model_.balanced(plan_, costs_);
     const Int thinnest = balanced.middle - (balanced.thinner > 0 ? 1 : 0);
-    if (divides && balanced == equal_split(spec_.layers, chunks)) return;
+    if (divides && balanced == unsplit) return;
     if (chunks == 2 || thinnest > 0) walk_zero(balanced, false);
   }
 
@@ -223,8 +226,7 @@ class Walk {
     plan_.stage_layers = pinned.stage_layers;
     for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
       if (!zero_allowed()) continue;
-      if (!plan_.validate(spec_, model_.cluster(), model_.seq_len(), model_.global_batch()))
-        continue;
+      if (!model_.validate(plan_)) continue;
       consider(model_.predict(plan_), StageSplit{}, true);
     }
     plan_.stage_layers.clear();
@@ -262,6 +264,7 @@ class Walk {
   const StepModel& model_;
   const ModelSpec& spec_;
   const PartialPlan& fixed_;
+  Int micro_batches_;
   const std::function<void(Int)>& progress_;
   Shortlist& shortlist_;
   Int gpus_;
@@ -331,11 +334,8 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
   std::stable_sort(
       result.plans.begin(), result.plans.end(),
       [](const RankedPlan& a, const RankedPlan& b) { return a.estimate.time < b.estimate.time; });
-  for (const RankedPlan& reported : result.plans) {
-    COPUS_CHECK(reported.plan
-                    .validate(model.model(), model.cluster(), model.seq_len(), model.global_batch())
-                    .has_value());
-  }
+  for (const RankedPlan& reported : result.plans)
+    COPUS_CHECK(model.validate(reported.plan).has_value());
   if (result.plans.empty() && result.searched > 0) {
     result.closest =
         play_out(model, shortlist.kept().empty() ? walk.least_memory() : shortlist.kept().front());
@@ -354,7 +354,8 @@ ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp) {
   return plan;
 }
 
-std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const PartialPlan& fixed) {
+std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned) {
+  const PartialPlan& fixed = pinned.fixed;
   const ClusterSpec& cluster = model.cluster();
   const Int gpus = cluster.gpus();
   std::vector<std::pair<Int, Int>> layouts;  // (tp, pp), in the order in which the rule tries them
@@ -375,6 +376,7 @@ std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const Parti
     for (const auto& [tp, pp] : layouts) {
       SearchRequest request;
       request.fixed = fixed;
+      request.micro_batches = pinned.micro_batches;
       request.top = 1;
       ParallelPlan& p = request.fixed.plan;
       auto pin = [&](const char* field, auto& slot, auto value) {

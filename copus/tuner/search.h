@@ -17,7 +17,9 @@
 namespace copus {
 
 struct SearchRequest {
-  PartialPlan fixed;      // parts of the plan that the user pinned
+  PartialPlan fixed;  // parts of the plan that the user pinned
+  // Micro-batches per step and replica (steps of gradient accumulation); 0: as many as are best.
+  std::int64_t micro_batches = 0;
   std::int64_t top = 10;  // how many to report
   // false: one entry per layout (tp, cp, ep, pp, dp), its best variant. true: every variant
   // competes.
@@ -50,9 +52,9 @@ ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp);
 
 // What the usual rule picks: tensor parallelism inside the node until the model fits, then pipeline
 // stages, data parallelism with the rest; micro-batch by trying; distributed optimizer and sequence
-// parallelism on (Narayanan et al. 2021, arXiv 2104.04473, section 3). Pinned parts stay pinned.
-// Empty when nothing fits.
-std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const PartialPlan& fixed);
+// parallelism on (Narayanan et al. 2021, arXiv 2104.04473, section 3). What the request pins stays
+// pinned; how it is reported does not matter. Empty when nothing fits.
+std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned);
 
 // One line: by how much `best` beats `next`, and through which parts of the step.
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next);

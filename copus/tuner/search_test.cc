@@ -379,7 +379,7 @@ TEST(Search, APinCannotMakeTheBestFasterWithFewMicroBatches) {
 TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
   const Job job("llama-3-8b", "2x8xH100-80GB-SXM", 2048, 512);
   const PartialPlan pinned = parse_plan_text("tp=4,zero=0,recompute=full", "--fix").value();
-  const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, pinned);
+  const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, {pinned});
   ASSERT_TRUE(usual.has_value());
   EXPECT_EQ(usual->plan.tp, 4);
   EXPECT_EQ(usual->plan.zero, 0);
@@ -387,7 +387,7 @@ TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
   // Too large for two GPUs: the rule goes on to stages with the tp that it is given.
   const Job large("gpt3-175b", "16x8xA100-80GB-SXM", 2048, 256);
   const std::optional<RankedPlan> staged =
-      megatron_heuristic(*large.step, parse_plan_text("tp=2", "--fix").value());
+      megatron_heuristic(*large.step, {parse_plan_text("tp=2", "--fix").value()});
   ASSERT_TRUE(staged.has_value());
   EXPECT_EQ(staged->plan.tp, 2);
   EXPECT_GT(staged->plan.pp, 1);
@@ -417,6 +417,25 @@ TEST(ExplainDifference, OfAPlanAndItselfHasNoParts) {
   const std::string text = explain_difference(best, best);
   EXPECT_NE(text.find("by 0.0%"), std::string::npos) << text;
   EXPECT_EQ(text.find("saves"), std::string::npos) << text;
+}
+
+TEST(Search, KeepsToTheNumberOfMicroBatchesThatIsPinned) {
+  const Job job("llama-3.2-1b", "1x8xA100-80GB-SXM", 1024, 64);
+  SearchRequest request;
+  request.variants = true;
+  request.top = 10'000;
+  const SearchResult any = search(*job.step, request);
+  std::size_t of_eight = 0;
+  for (const RankedPlan& one : any.plans) of_eight += one.plan.micro_batches(64) == 8 ? 1u : 0u;
+  request.micro_batches = 8;
+  const SearchResult eight = search(*job.step, request);
+  ASSERT_GT(of_eight, 0u);
+  EXPECT_EQ(eight.plans.size(), of_eight);
+  for (const RankedPlan& one : eight.plans)
+    EXPECT_EQ(one.plan.micro_batches(64), 8) << short_name(one.plan);
+  EXPECT_EQ(megatron_heuristic(*job.step, request)->plan.micro_batches(64), 8);
+  request.micro_batches = 7;
+  EXPECT_EQ(search(*job.step, request).searched, 0);
 }
 
 }  // namespace
