@@ -12,6 +12,7 @@ void become_engine(const std::vector<std::string>& argv) {
   const std::filesystem::path self(argv[0]);
   const std::string engine = (self.parent_path() / "copus-train").string();
   std::vector<char*> arguments;
+  arguments.reserve(argv.size() + 1);
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   execv(engine.c_str(), arguments.data());  // returns where there is none

@@ -16,7 +16,7 @@ TEST(Checksum, IsXxh3WithoutASeed) { EXPECT_EQ(checksum_text(xxh3_of("")), "2d06
 TEST(Checksum, IsTheSameInPieces) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += static_cast<char>('a' + i % 23);
-  for (const std::size_t piece : {1, 7, 256, 1000, 4999, 5000}) {
+  for (const std::size_t piece : {1u, 7u, 256u, 1000u, 4999u, 5000u}) {
     Xxh3 sum;
     for (std::size_t at = 0; at < text.size(); at += piece) {
       sum.add(bytes_of(std::string_view(text).substr(at, piece)));

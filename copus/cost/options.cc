@@ -170,7 +170,8 @@ Result<CostOptions> options_from_json(const Json& json, const std::string& where
     if (text.find(',') != std::string::npos) {
       return make_error("{}: {}: got {}; want one value", where, name, text);
     }
-    const Result<CostOptions> applied = apply_assumptions(options, name + "=" + text);
+    const Result<CostOptions> applied =
+        apply_assumptions(options, fmt::format("{}={}", name, text));
     if (!applied) return make_error("{}: {}", where, applied.error().message);
     options = *applied;
   }

@@ -129,10 +129,11 @@ Result<std::vector<HfTensor>> hf_tensors(const ModelSpec& model) {
     collect.module(prefix + module.theirs, "", module);
   }
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::string at = std::to_string(layer) + ".";
-    const std::string theirs = prefix + names.layers + at;
+    const std::string at = fmt::format("{}.", layer);
+    const std::string theirs = fmt::format("{}{}{}", prefix, names.layers, at);
+    const std::string ours = "layers." + at;
     for (const Module& module : names.inside) {
-      collect.module(theirs + module.theirs, "layers." + at, module);
+      collect.module(theirs + module.theirs, ours, module);
     }
   }
   collect.module(prefix + around.back().theirs, "", around.back());

@@ -99,6 +99,7 @@ TEST(Safetensors, HeaderThatLiesIsRefused) {
     return fmt::format("{{{}}}", array("x", dtype, shape, range));
   };
   const std::string a = array("a", "U8", "[4]", "[0,4]");
+  const auto both = [&](const std::string& b) { return fmt::format("{{{},{}}}", a, b); };
   for (const Case& c : std::vector<Case>{
            {one, 7, "has 7 bytes of data; want 8"},
            {one, 9, "has 9 bytes of data; want 8"},
@@ -117,10 +118,10 @@ TEST(Safetensors, HeaderThatLiesIsRefused) {
            {of("F32", "[4611686018427387904,4611686018427387904]", "[0,0]"), 0, "more bytes"},
            {of("F32", "[9223372036854775807]", "[0,9223372036854775807]"), 8, "more bytes"},
            {of("F33", "[2]", "[0,8]"), 8, "dtype"},
-           {"{" + a + "," + array("b", "U8", "[4]", "[2,6]") + "}", 6, "begins at byte 2"},
-           {"{" + a + "," + array("b", "U8", "[4]", "[6,10]") + "}", 10, "begins at byte 6"},
-           {"{" + a + "," + array("b", "U8", "[4]", "[0,4]") + "}", 4, "begins at byte 0"},
-           {"{" + a + "," + a + "}", 4, "twice"},
+           {both(array("b", "U8", "[4]", "[2,6]")), 6, "begins at byte 2"},
+           {both(array("b", "U8", "[4]", "[6,10]")), 10, "begins at byte 6"},
+           {both(array("b", "U8", "[4]", "[0,4]")), 4, "begins at byte 0"},
+           {both(a), 4, "twice"},
            {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", 8, "more"},
            {R"({"x":3})", 8, "x"},
            {R"({"__metadata__":{"a":1}})", 0, "__metadata__"},

@@ -13,7 +13,8 @@ TEST(LossCurve, LossIsBackWhereItsProgressWas) {
   for (const char* model : {"llama-3.2-3b", "llama-2-13b", "qwen-2.5-32b", "mixtral-8x7b"}) {
     const LossCurve curve = kaplan_curve(load_model(model).value(), 2048);
     double last = -1;
-    for (double loss = curve.start_loss; loss > curve.floor + 0.01; loss -= 0.07) {
+    for (int i = 0; curve.start_loss - 0.07 * i > curve.floor + 0.01; ++i) {
+      const double loss = curve.start_loss - 0.07 * i;
       const double progress = curve.progress_at(loss);
       EXPECT_NEAR(curve.loss_at(progress), loss, 1e-9) << model;
       EXPECT_GT(progress, last) << model << " at loss " << loss;

@@ -144,7 +144,7 @@ TEST(Copus, FreeSwitchesTakeNoTimeAndABatchAloneMovesNoLayout) {
 }
 
 TEST(Copus, IsAtLeastAsFastAsWhereItBegan) {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
     Scenario scenario = quiet_scenario();
     scenario.world.noise_rank = 100;
     const double began = run_of(scenario, "static:16", kLosses, seed).seconds;

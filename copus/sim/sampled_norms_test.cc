@@ -116,7 +116,7 @@ TEST(SampledNorms, ScatterTogetherAsThoseOfRealGradients) {
           if (sample == kPrefix) prefixes += squared(sum, kPrefix) / kReplicas;
         }
         replicas += squared(sum, kReplica) / kReplicas;
-        for (int d = 0; d < kRank; ++d) all[d] += sum[d];
+        for (std::size_t d = 0; d < all.size(); ++d) all[d] += sum[d];
       }
       return std::vector<double>{prefixes, replicas, squared(all, kReplicas * kReplica)};
     });

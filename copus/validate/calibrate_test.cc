@@ -73,6 +73,7 @@ std::vector<MeasuredRun> made_runs(
 
 std::vector<CalibrationRow> rows_of(const std::vector<MeasuredRun>& runs) {
   std::vector<const MeasuredRun*> pointers;
+  pointers.reserve(runs.size());
   for (const MeasuredRun& run : runs) pointers.push_back(&run);
   const std::vector<const FrameworkProfile*> profiles(runs.size(), &megatron());
   return balanced_rows(pointers, profiles);
@@ -97,6 +98,7 @@ double mean_error(const std::vector<MeasuredRun>& runs,
 std::vector<std::optional<RunPrice>> prices(const std::vector<MeasuredRun>& runs,
                                             const Calibration& calibration) {
   std::vector<std::optional<RunPrice>> all;
+  all.reserve(runs.size());
   for (const MeasuredRun& run : runs) all.push_back(price(run, megatron(), calibration));
   return all;
 }

@@ -157,6 +157,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   covariance_options.null_space_rank = 0;
   ceres::Covariance covariance(covariance_options);
   std::vector<std::pair<const double*, const double*>> wanted;
+  wanted.reserve(unknowns.size());
   for (const auto& [name, unknown] : unknowns) wanted.emplace_back(&unknown->x, &unknown->x);
   const bool known = !wanted.empty() && covariance.Compute(wanted, &problem);
   Calibration result;
@@ -164,14 +165,15 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   result.converged = converged;
   result.from_scratch = options.from_scratch;
   result.keep = options.keep;
-  for (const auto& [name, unknown] : unknowns) {
-    const Parameter& p = *unknown->parameter;
+  for (const auto& entry : unknowns) {
+    const auto& unknown = *entry.second;  // clang 14's lambdas take no structured binding
+    const Parameter& p = *unknown.parameter;
     double variance = p.spread * p.spread;
-    if (known) covariance.GetCovarianceBlock(&unknown->x, &unknown->x, &variance);
+    if (known) covariance.GetCovarianceBlock(&unknown.x, &unknown.x, &variance);
     const double reach = 1.96 * std::sqrt(std::max(0.0, variance));
-    const auto within = [&](double x) { return std::clamp(unknown->value_of(x), p.low, p.high); };
-    result.parameters.push_back({unknown->key, p.name, unknown->start, within(unknown->x),
-                                 within(unknown->x - reach), within(unknown->x + reach),
+    const auto within = [&](double x) { return std::clamp(unknown.value_of(x), p.low, p.high); };
+    result.parameters.push_back({unknown.key, p.name, unknown.start, within(unknown.x),
+                                 within(unknown.x - reach), within(unknown.x + reach),
                                  known && variance < 0.5 * p.spread * p.spread});
   }
   return result;

@@ -167,7 +167,7 @@ std::string gpu_family(std::string_view gpu) {
 
 std::string scope_key(ParameterScope scope, const ClusterSpec& cluster,
                       const FrameworkProfile& profile) {
-  const std::string family = gpu_family(cluster.gpu.name);
+  std::string family = gpu_family(cluster.gpu.name);
   if (scope == ParameterScope::kGpu) return family;
   if (scope == ParameterScope::kFramework) return profile.name;
   return fmt::format("{}, {:g} Gb/s, {}", family,

@@ -142,6 +142,7 @@ Result<void> apply_retention(const std::string& run_dir, const Retention& retent
                              std::int64_t published) {
   COPUS_TRY(const std::vector<PublishedCheckpoint> found, list_checkpoints(run_dir));
   std::vector<std::int64_t> steps;
+  steps.reserve(found.size());
   for (const PublishedCheckpoint& checkpoint : found) steps.push_back(checkpoint.step);
   for (const std::int64_t step : to_remove(steps, retention, published)) {
     COPUS_TRY_VOID(remove_checkpoint(run_dir, step));

@@ -30,9 +30,9 @@ TEST(Manifest, WhatIsPrintedIsParsedBack) {
 TEST(Manifest, EveryFlippedByteIsAnError) {
   const std::string text = print_manifest(example());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    for (unsigned bit = 0; bit < 8; ++bit) {
+    for (int bit = 0; bit < 8; ++bit) {
       std::string damaged = text;
-      damaged[i] = static_cast<char>(damaged[i] ^ (1U << bit));
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
       EXPECT_FALSE(parse_manifest(damaged, "m").has_value()) << "byte " << i << " bit " << bit;
     }
   }

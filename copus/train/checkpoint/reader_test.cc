@@ -51,6 +51,7 @@ TEST(ShardRuns, AreEveryElementOnce) {
       const ParallelPlan plan = random_plan(random, model, ranks, kSeqLen, kGlobalBatch);
       std::vector<std::vector<int>> times;
       const std::vector<TensorSpec> tensors = model_tensors(model);
+      times.reserve(tensors.size());
       for (const TensorSpec& tensor : tensors) {
         times.emplace_back(static_cast<std::size_t>(element_count(tensor.shape)));
       }
@@ -116,7 +117,7 @@ TEST(CheckpointReader, EveryFlippedByteOfAShardIsFound) {
       std::fstream stream(run.path(name), std::ios::in | std::ios::out | std::ios::binary);
       stream.seekp(static_cast<std::streamoff>(i)).put(byte);
     };
-    put(static_cast<char>(whole[i] ^ (1U << (i % 8))));
+    put(static_cast<char>(whole[i] ^ (1 << (i % 8))));
     EXPECT_FALSE(verify_file(folder, file).has_value()) << "byte " << i;
     // What is opened all the same has every element, from where the shard says.
     if (i < 4000) (void)open_error(folder);

@@ -41,7 +41,7 @@ Result<void> write_weights_checkpoint(const std::string& run_dir, Manifest manif
     manifest.files = {{name, written.bytes, written.xxh3}};
     return publish(partial, run_dir, manifest);
   };
-  const Result<void> written = write();
+  Result<void> written = write();
   if (!written) {
     std::error_code ignored;
     remove_tree(partial, ignored);

@@ -49,7 +49,8 @@ TEST(BadSteps, ASpikeIsFarAboveTheMedianOfLate) {
 }
 
 TEST(BadSteps, MoreDeviationsAllowMore) {
-  for (double height = 0; height < 5; height += 0.05) {
+  for (int i = 0; i < 100; ++i) {
+    const double height = 0.05 * i;
     BadSteps strict = after(100, {.loss_spike = 4}), loose = after(100, {.loss_spike = 12});
     const bool is_strict = !strict.judge(loss_at(100) + height, 1).empty();
     const bool is_loose = !loose.judge(loss_at(100) + height, 1).empty();

@@ -22,7 +22,7 @@ Lines lines_of(std::string_view text, std::size_t step) {
 }
 
 TEST(LineBuffer, LinesAreWholeHoweverTheyArrive) {
-  for (const std::size_t step : {1, 2, 3, 5, 100}) {
+  for (const std::size_t step : {1u, 2u, 3u, 5u, 100u}) {
     EXPECT_EQ(lines_of("one\ntwo\n\nthree\n", step), Lines({"one", "two", "", "three"}));
     EXPECT_EQ(lines_of("one\nunfinished", step), Lines({"one", "unfinished"}));
   }

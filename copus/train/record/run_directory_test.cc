@@ -119,7 +119,7 @@ TEST_F(RunDirectoryTest, AFullDiskLeavesNoHalfLine) {
   ASSERT_TRUE(run.append_event({{"event", "first"}}));
   const std::string before = events();
   const Json long_event = {{"event", std::string(1000, 'x')}};
-  for (const std::size_t room : {0, 1, 500, 1000}) {
+  for (const std::size_t room : {0u, 1u, 500u, 1000u}) {
     const FullDisk full(before.size() + room);
     const Result<void> written = run.append_event(long_event);
     ASSERT_FALSE(written);
