@@ -234,12 +234,9 @@ std::string describe(const Workload& job, const std::string& batch) {
                      to_string(job.options.precision));
 }
 
-bool is_cut_by_work(const Workload& job, const ParallelPlan& plan) {
-  return plan.pp > 1 && plan.stage_layers.empty() && job.options.stage_cut == StageCut::kWork;
-}
-
 std::string describe_plan(const Workload& job, const ParallelPlan& plan) {
-  return short_name(plan) + (is_cut_by_work(job, plan) ? ", stages cut by work" : "");
+  return short_name(plan) +
+         (plan.is_cut_by_work(job.options.stage_cut) ? ", stages cut by work" : "");
 }
 
 std::string time_bar(const StepBreakdown& breakdown, int width) {

@@ -84,8 +84,6 @@ Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
 // "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.
 // `batch` replaces "batch 1024" where there is no one batch.
 std::string describe(const Workload& job, const std::string& batch = "");
-// Whether the job's engine cuts the plan's stages inside layers.
-bool is_cut_by_work(const Workload& job, const ParallelPlan& plan);
 // Its short name, and how it is cut where that is unusual.
 std::string describe_plan(const Workload& job, const ParallelPlan& plan);
 // The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().

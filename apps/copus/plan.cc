@@ -135,8 +135,9 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
              format_table(
                  {"#", "<layout", "step", "tok/s/GPU", "MFU", "GiB", "<where the time goes"}, rows),
              bar_legend());
-  if (std::any_of(found.plans.begin(), found.plans.end(),
-                  [&](const auto& entry) { return is_cut_by_work(job, entry.plan); })) {
+  if (std::any_of(found.plans.begin(), found.plans.end(), [&](const auto& entry) {
+        return entry.plan.is_cut_by_work(job.options.stage_cut);
+      })) {
     fmt::print("{}\n", kCutByWork);
   }
   if (found.plans.size() > 1)
@@ -207,7 +208,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
       if (!last_layout.empty() && layout != last_layout)
         rows.back().front() = "* " + rows.back().front();
       last_layout = layout;
-      cut_by_work = cut_by_work || is_cut_by_work(job, best.plan);
+      cut_by_work = cut_by_work || best.plan.is_cut_by_work(job.options.stage_cut);
       point.update(entry_to_json(model, best));
     }
     json["sweep"].push_back(point);

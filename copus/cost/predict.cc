@@ -10,7 +10,7 @@ namespace copus {
 StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, const ShapeCosts& costs,
                                                  std::int64_t chunk) const {
   RankPieces pieces;
-  if (plan.stage_layers.empty() && unsplit(plan.pp * plan.vp).by_work) {
+  if (plan.is_cut_by_work(options_.stage_cut)) {
     const LayerShare share = layers_by_work(plan, costs, chunk);
     pieces.dense_layers = share.dense_layers;
     pieces.moe_layers = share.moe_layers;

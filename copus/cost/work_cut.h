@@ -1,5 +1,5 @@
-// A model cut into pipeline chunks of equal work, inside layers too, as engines do that cut graphs
-// of operators (Alpa's clusters, arXiv 2201.12023; that all have the same is an idealisation).
+// A model cut into pipeline chunks of equal work, inside layers too: an idealisation of engines
+// that cut graphs of operators (Alpa's clusters, arXiv 2201.12023; docs/cost-model.md).
 //
 // Pure functions; thread-safe.
 #pragma once

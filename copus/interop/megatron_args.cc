@@ -144,7 +144,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
                       to_string(plan.schedule));
   }
-  if (plan.pp > 1 && plan.stage_layers.empty() && options.stage_cut == StageCut::kWork) {
+  if (plan.is_cut_by_work(options.stage_cut)) {
     return make_error("stage_cut: got work; Megatron-LM cuts stages between layers");
   }
   COPUS_TRY_VOID(check_model(model, seq_len));

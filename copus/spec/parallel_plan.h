@@ -50,7 +50,11 @@ struct ParallelPlan {
   std::int64_t micro_batches(std::int64_t global_batch) const {
     return global_batch / (dp * micro_batch);
   }
-  // Layers of chunk `index` in model order.
+  // Whether an engine that cuts so has chunks of this plan that end inside layers.
+  bool is_cut_by_work(StageCut cut) const {
+    return cut == StageCut::kWork && stage_layers.empty() && pp * vp > 1;
+  }
+  // Layers of chunk `index` in model order. REQUIRES: chunks are of whole layers.
   std::int64_t chunk_layers(std::int64_t index, const ModelSpec& model) const;
 
   // Names the field, its value and what would be right. Only an engine that cuts between layers

@@ -123,8 +123,9 @@ std::vector<RankedPlan> solve(const AlpaCase& c, CostOptions options, double ext
   return find(c, p3(c.gpus), "zero=1,recompute=full,cp=1,vp=1", options, micro_batches);
 }
 
-// Stages as Alpa cuts them, and no cost of messages between them, which its search leaves out (its
-// paper says so among the limitations).
+// Stages that take the same time, as Alpa's do by its logged costs (grid_16.txt: 0.970, 1.022,
+// 0.946 and 0.926 for four stages of 6.7B), and no cost of messages between them, which its search
+// leaves out (its paper says so among the limitations).
 CostOptions as_alpa_counts() {
   CostOptions options = framework_profile("alpa").value().options;
   options.pp_overlap = 1;
@@ -140,6 +141,17 @@ TEST_P(AlpaProblem, SearchFindsAlpasLayout) {
     const std::vector<RankedPlan> found =
         solve(c, as_alpa_counts(), extra_state_bytes, c.micro_batches);
     EXPECT_EQ(best_layout(found), c.layout) << extra_state_bytes;
+  }
+}
+
+// Of these 760M alone hangs on how stages are cut: by 0.7%.
+TEST_P(AlpaProblem, WithWholeLayersAllBut760MAreFound) {
+  const AlpaCase& c = GetParam();
+  CostOptions options = as_alpa_counts();
+  options.stage_cut = StageCut::kLayers;
+  for (const double extra_state_bytes : {3.0, 4.0}) {
+    const std::vector<RankedPlan> found = solve(c, options, extra_state_bytes, c.micro_batches);
+    EXPECT_EQ(best_layout(found), c.gpus == 2 ? "dp2.tp1.pp1" : c.layout) << extra_state_bytes;
   }
 }
 
