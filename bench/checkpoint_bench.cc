@@ -24,9 +24,9 @@
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/reader.h"
-#include "copus/train/rank_threads.h"
-#include "copus/train/save.h"
-#include "copus/train/start.h"
+#include "copus/train/comm/rank_threads.h"
+#include "copus/train/move/trainer_saver.h"
+#include "copus/train/run/start.h"
 
 namespace copus {
 namespace {

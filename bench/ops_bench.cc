@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "copus/train/ops.h"
+#include "copus/train/model/ops.h"
 
 namespace copus {
 namespace {

@@ -33,10 +33,10 @@
 #include "copus/base/json.h"
 #include "copus/base/remove_tree.h"
 #include "copus/base/text.h"
-#include "copus/train/host_memory.h"
+#include "copus/train/device/host_memory.h"
 #include "copus/train/launch/environment.h"
 #include "copus/train/launch/supervisor.h"
-#include "copus/train/trainer.h"
+#include "copus/train/move/move.h"
 
 namespace copus {
 namespace {
@@ -281,11 +281,11 @@ Json move_and_save(GroupCache& groups, const RankTask& task) {
   const TransferPlan plan = plan_transfer(change_of(task), world.rank());
   Json report;
 
-  ReshardOptions how;
-  if (task.way == "messages") how.may_read = [](int) { return false; };
+  MoveOptions how;
+  if (task.way == "messages") how.reshard.may_read = [](int) { return false; };
   const auto move = [&](const TrainerOptions& next) {
     world.barrier();
-    const MoveResult moved = trainer.move(groups, {next.plan, next.global_batch}, how);
+    const MoveResult moved = move_run(trainer, groups, {next.plan, next.global_batch}, how);
     if (!moved.done) throw std::runtime_error("no move: " + moved.error);
     return moved;
   };

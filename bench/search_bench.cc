@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/tuner/search.h"
 #include "tests/count_allocations.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "copus/train/buckets.h"
+#include "copus/train/engine/buckets.h"
 #include "copus/train/state/transfer.h"
 
 namespace copus {

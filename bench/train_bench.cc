@@ -13,9 +13,9 @@
 
 #include "copus/base/text.h"
 #include "copus/cost/step.h"
-#include "copus/interop/hf_config.h"
-#include "copus/train/rank_threads.h"
-#include "copus/train/trainer.h"
+#include "copus/spec/hf_config.h"
+#include "copus/train/comm/rank_threads.h"
+#include "copus/train/engine/trainer.h"
 
 namespace copus {
 namespace {

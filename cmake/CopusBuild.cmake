@@ -28,7 +28,7 @@ function(copus_compiled_quickly target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
 endfunction()
 
-# copus_library(name SOURCES … [DEPS …]): the target copus_<name> for folder copus/<name>.
+# copus_library(name SOURCES … [DEPS …]): the target copus_<name> for one folder, copus/<name> or copus/train/<name>.
 function(copus_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   add_library(copus_${name} STATIC ${arg_SOURCES})
@@ -43,15 +43,15 @@ function(copus_test name)
   if(NOT BUILD_TESTING OR COPUS_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(arg "" "PROCESSES" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "PROCESSES" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   copus_warnings(${name})
-  # Those of the engine share its precompiled header, and so its options.
-  if(NOT "copus_train" IN_LIST arg_DEPS)
+  # Those of the engine (TORCH) share its precompiled header, and so its options.
+  if(NOT arg_TORCH)
     copus_compiled_quickly(${name})
   endif()
   if(NOT arg_PROCESSES)
@@ -64,4 +64,17 @@ function(copus_test name)
     set_tests_properties(${name}.${i} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${COPUS_LONG_TEST_S} COST 60
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PROCESSES};GTEST_SHARD_INDEX=${i}")
   endforeach()
+endfunction()
+
+# The same for folders that use libtorch: they share one precompiled header, copus_device's.
+function(copus_torch_library name)
+  copus_library(${name} ${ARGN})
+  target_precompile_headers(copus_${name} REUSE_FROM copus_device)
+endfunction()
+
+function(copus_torch_test name)
+  copus_test(${name} TORCH ${ARGN})
+  if(TARGET ${name})
+    target_precompile_headers(${name} REUSE_FROM copus_device)
+  endif()
 endfunction()

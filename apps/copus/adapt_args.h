@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/copus/policy_args.h"
-#include "copus/train/adaptation.h"
+#include "copus/train/run/adaptation.h"
 
 namespace copus {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "copus/train/launch/environment.h"
-#include "copus/train/run.h"
+#include "copus/train/run/run.h"
 
 namespace copus {
 

@@ -15,8 +15,8 @@
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/base/whole_file.h"
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

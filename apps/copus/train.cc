@@ -11,7 +11,7 @@
 #include "apps/copus/train_args.h"
 #include "apps/copus/train_supervisor.h"
 #include "copus/base/text.h"
-#include "copus/train/device.h"
+#include "copus/train/device/device.h"
 #include "copus/train/launch/signal_pipe.h"
 #include "copus/train/launch/supervisor.h"
 

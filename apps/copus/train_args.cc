@@ -6,8 +6,8 @@
 
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/train/health/watchdog.h"
 
 namespace copus {

@@ -10,7 +10,7 @@
 #include "apps/copus/checkpoint_args.h"
 #include "apps/copus/failure_args.h"
 #include "copus/train/launch/environment.h"
-#include "copus/train/run.h"
+#include "copus/train/run/run.h"
 
 namespace copus {
 

@@ -17,6 +17,7 @@
 #include "copus/train/health/stall.h"
 #include "copus/train/health/watchdog.h"
 #include "copus/train/launch/signal_pipe.h"
+#include "copus/train/options/run_data.h"
 #include "copus/train/record/run_directory.h"
 
 namespace copus {

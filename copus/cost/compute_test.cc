@@ -5,8 +5,8 @@
 #include <limits>
 #include <string>
 
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "copus/cost/step.h"
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

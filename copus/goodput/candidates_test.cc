@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/tuner/search.h"
 
 namespace copus {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "copus/interop/hf_config.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "copus/interop/hf_config.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "copus/goodput/pause.h"
-#include "copus/interop/hf_config.h"
 #include "copus/sim/policies.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 

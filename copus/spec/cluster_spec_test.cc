@@ -34,13 +34,13 @@ auto values(const ClusterSpec& cluster) {
   return std::tuple(name, nodes, per_node, gpu_name, fused, usual, topology, framework, numbers);
 }
 
-Result<ClusterSpec> parsed(std::string_view text) {
+Result<ClusterSpec> parsed_cluster(std::string_view text) {
   COPUS_TRY(const Json json, parse_json(text, "c.json"));
   return cluster_from_json(json, "c.json");
 }
 
-std::string error_of(std::string_view text) {
-  const auto cluster = parsed(text);
+std::string cluster_error_of(std::string_view text) {
+  const auto cluster = parsed_cluster(text);
   return cluster ? "parsed" : cluster.error().message;
 }
 
@@ -103,7 +103,7 @@ TEST(Catalog, EveryGpuMakesAClusterThatPrintsAndParsesBackTheSame) {
   for (const std::string& name : names) {
     const auto cluster = load_cluster("4x8x" + name);
     ASSERT_TRUE(cluster) << cluster.error().message;
-    const auto again = parsed(cluster_to_json(*cluster).dump());
+    const auto again = parsed_cluster(cluster_to_json(*cluster).dump());
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(values(*again), values(*cluster)) << name;
   }
@@ -187,8 +187,8 @@ TEST(LoadCluster, BadShapesAreOneLineErrorsThatShowTheRightForm) {
 }
 
 TEST(ClusterJson, OverridesReplaceTheGpusEntryAndNothingElse) {
-  const ClusterSpec plain = parsed(R"({"nodes": 2, "gpu": "A100-80GB-SXM"})").value();
-  const ClusterSpec changed = parsed(R"({
+  const ClusterSpec plain = parsed_cluster(R"({"nodes": 2, "gpu": "A100-80GB-SXM"})").value();
+  const ClusterSpec changed = parsed_cluster(R"({
     "name": "mine", "nodes": 2, "gpus_per_node": 4, "gpu": "A100-80GB-SXM", "node_network_gbps": 200,
     "memory_gib": 40, "memory_bandwidth_gbs": 1000, "peak_tflops": {"bf16": 100},
     "link_bandwidth_gbs": 25, "link_topology": "ring", "link_efficiency": 0.5, "link_latency_us": 9,
@@ -235,9 +235,9 @@ TEST(ClusterJson, WhatItPrintsParsesBackTheSameForRandomFigures) {
                        {"link_latency_us", 10 * share()},
                        {"network_latency_us", 10 * share()},
                        {"efficiency", {{"matmul", share()}, {"launch_us", 10 * share()}}}};
-    const ClusterSpec cluster = parsed(json.dump()).value();
+    const ClusterSpec cluster = parsed_cluster(json.dump()).value();
     const Json printed = cluster_to_json(cluster);
-    EXPECT_EQ(values(parsed(printed.dump()).value()), values(cluster)) << printed;
+    EXPECT_EQ(values(parsed_cluster(printed.dump()).value()), values(cluster)) << printed;
   }
 }
 
@@ -248,7 +248,7 @@ TEST(ClusterJson, PrintsFiguresAsTheyWereWritten) {
 }
 
 TEST(ClusterJson, AnInlineGpuNeedsNoCatalog) {
-  const auto cluster = parsed(R"({"nodes": 1, "gpus_per_node": 2, "gpu": {"name": "Toy",
+  const auto cluster = parsed_cluster(R"({"nodes": 1, "gpus_per_node": 2, "gpu": {"name": "Toy",
       "peak_tflops": {"fp32": 1}, "memory_gib": 4, "memory_bandwidth_gbs": 100, "link_bandwidth_gbs": 8,
       "link_topology": "pcie"}})");
   ASSERT_TRUE(cluster) << cluster.error().message;
@@ -289,7 +289,7 @@ TEST(ClusterJson, ErrorsNameTheFileTheFieldAndWhatWouldBeRight) {
       {R"({"nodes": 1, "gpu": "B200", "name": "a\nb"})", "name: got \"a\\nb\"; want 1 to 200"},
   };
   for (const Case& c : cases) {
-    const std::string error = error_of(c.text);
+    const std::string error = cluster_error_of(c.text);
     EXPECT_TRUE(contains(error, c.part)) << c.text << " -> " << error;
     EXPECT_FALSE(contains(error, "\n")) << error;
   }

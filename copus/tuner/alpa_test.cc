@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "copus/cost/framework.h"
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/tuner/search.h"
 
 namespace copus {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {

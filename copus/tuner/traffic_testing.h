@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/tuner/traffic.h"
 
 namespace copus {

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "copus/base/check.h"
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/spec/parallel_plan.h"
 #include "copus/spec/stage_split.h"
 

@@ -10,8 +10,8 @@
 
 #include "copus/cost/framework.h"
 #include "copus/cost/step.h"
-#include "copus/interop/hf_config.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 #include "copus/validate/accuracy.h"
 
 namespace copus {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <string>
 
-#include "copus/interop/hf_config.h"
-#include "copus/train/trainer.h"
+#include "copus/spec/hf_config.h"
+#include "copus/train/engine/trainer.h"
 #include "tests/train/write_tensors.h"
 
 namespace copus {

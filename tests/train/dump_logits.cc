@@ -7,9 +7,8 @@
 
 #include <string>
 
-#include "copus/train/checkpoint/reader.h"
-#include "copus/train/device.h"
-#include "copus/train/trainer.h"
+#include "copus/train/device/device.h"
+#include "copus/train/move/restore.h"
 #include "tests/train/write_tensors.h"
 
 namespace copus {
@@ -28,7 +27,7 @@ Result<void> dump(const std::string& checkpoint, const std::string& device,
   Rendezvous rendezvous;
   rendezvous.store = local_store();
   GroupCache groups(rendezvous);
-  COPUS_TRY(const auto trainer, Trainer::restore(groups, options, reader));
+  COPUS_TRY(const auto trainer, restore_trainer(groups, options, reader));
 
   const Partition whole;
   const ModelChunk model(options.model, chunk_spec(options.model, options.plan, 0),
@@ -36,7 +35,7 @@ Result<void> dump(const std::string& checkpoint, const std::string& device,
   at::manual_seed(1);
   const Tensor tokens = at::randint(options.model.vocab, {batch, seq_len}, at::kLong);
   const at::NoGradGuard no_gradients;
-  const Tensor logits = model.logits(model.forward(tokens.to(options.device)));
+  const Tensor logits = model.logits(model.forward(tokens.to(torch_device(options.device))));
   return write_tensors(path, {{"tokens", tokens}, {"logits", logits.to(at::kFloat)}});
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "copus/interop/safetensors.h"
-#include "copus/train/torch_api.h"
+#include "copus/train/device/torch_api.h"
 
 namespace copus {
 

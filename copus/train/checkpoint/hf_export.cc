@@ -13,10 +13,10 @@
 #include "copus/base/remove_tree.h"
 #include "copus/base/whole_file.h"
 #include "copus/interop/half_floats.h"
-#include "copus/interop/hf_config_writer.h"
-#include "copus/interop/hf_weights.h"
 #include "copus/interop/safetensors.h"
+#include "copus/spec/hf_config_writer.h"
 #include "copus/train/checkpoint/folder.h"
+#include "copus/train/checkpoint/hf_weights.h"
 
 namespace copus {
 namespace {

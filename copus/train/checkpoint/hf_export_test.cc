@@ -8,7 +8,7 @@
 
 #include "copus/base/test_folder.h"
 #include "copus/interop/half_floats.h"
-#include "copus/interop/hf_config.h"
+#include "copus/spec/hf_config.h"
 #include "copus/train/checkpoint/hf_test_models.h"
 
 namespace copus {

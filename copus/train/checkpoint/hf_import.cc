@@ -4,7 +4,7 @@
 
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/hf_source.h"
-#include "copus/train/checkpoint/writer.h"
+#include "copus/train/checkpoint/weights_import.h"
 
 namespace copus {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "copus/base/test_folder.h"
 #include "copus/interop/half_floats.h"
-#include "copus/interop/hf_weights.h"
 #include "copus/interop/safetensors.h"
 #include "copus/train/checkpoint/hf_test_models.h"
+#include "copus/train/checkpoint/hf_weights.h"
 
 namespace copus {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "copus/base/json.h"
 #include "copus/interop/half_floats.h"
-#include "copus/interop/hf_config.h"
-#include "copus/interop/hf_numerics.h"
+#include "copus/spec/hf_config.h"
+#include "copus/spec/hf_numerics.h"
 
 namespace copus {
 namespace {

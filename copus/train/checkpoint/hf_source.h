@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "copus/base/result.h"
-#include "copus/interop/hf_weights.h"
 #include "copus/interop/safetensors.h"
 #include "copus/spec/model_spec.h"
+#include "copus/train/checkpoint/hf_weights.h"
 
 namespace copus {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "copus/base/json.h"
-#include "copus/interop/hf_config.h"
+#include "copus/spec/hf_config.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/hf_import.h"
 #include "copus/train/checkpoint/reader.h"
-#include "copus/train/checkpoint/writer.h"
+#include "copus/train/checkpoint/weights_import.h"
 
 namespace copus {
 

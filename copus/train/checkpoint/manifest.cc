@@ -4,8 +4,8 @@
 #include <set>
 
 #include "copus/base/checksum.h"
-#include "copus/interop/hf_config.h"
-#include "copus/interop/hf_config_writer.h"
+#include "copus/spec/hf_config.h"
+#include "copus/spec/hf_config_writer.h"
 
 namespace copus {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "copus/train/checkpoint/test_checkpoints.h"
-#include "copus/train/checkpoint/writer.h"
+#include "copus/train/checkpoint/weights_import.h"
 
 namespace copus {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "copus/base/test_folder.h"
-#include "copus/interop/hf_config.h"
+#include "copus/spec/hf_config.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/reader.h"
 #include "copus/train/checkpoint/saver.h"

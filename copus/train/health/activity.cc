@@ -55,6 +55,8 @@ std::string text_of(Doing doing, std::uint64_t number) {
 
 }  // namespace
 
+std::string activity_folder(const std::string& run_dir) { return run_dir + "/activity"; }
+
 const char* to_string(Operation operation) {
   constexpr std::array<const char*, kOperations> kNames = {
       "all-reduce", "reduce-scatter", "all-gather", "broadcast",

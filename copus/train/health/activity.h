@@ -52,6 +52,9 @@ enum class Operation : std::uint8_t {
 constexpr int kOperations = 8;
 const char* to_string(Operation operation);
 
+// Where each rank of a run says what it does, while the run lives and after it failed.
+std::string activity_folder(const std::string& run_dir);
+
 // One rank's activity as somebody read it.
 struct RankActivity {
   int rank = 0;

@@ -1,0 +1,45 @@
+#include "copus/train/comm/agree.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "copus/train/device/device.h"
+
+namespace copus {
+namespace {
+
+Tensor bytes_of(const std::string& text, std::size_t size) {
+  Tensor bytes = at::zeros({static_cast<std::int64_t>(size)}, at::kByte);
+  std::memcpy(bytes.data_ptr<std::uint8_t>(), text.data(), std::min(size, text.size()));
+  return bytes;
+}
+
+}  // namespace
+
+std::string first_said(const Comm& world, const RankDevice& device, const std::string& mine) {
+  constexpr std::size_t kBytes = 256;
+  const Tensor said = bytes_of(mine.substr(0, kBytes - 1), kBytes).to(torch_device(device));
+  const Tensor all = at::zeros({world.size(), static_cast<std::int64_t>(kBytes)}, said.options());
+  world.all_gather(all, said);
+  const Tensor on_host = all.cpu();
+  std::string first;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string text = reinterpret_cast<const char*>(on_host[rank].data_ptr<std::uint8_t>());
+    if (!text.empty() && (first.empty() || text < first)) first = text;
+  }
+  return first;
+}
+
+std::string from_rank_0(const Comm& world, const RankDevice& device, const std::string& mine) {
+  const Tensor size = at::full({1}, static_cast<std::int64_t>(mine.size()),
+                               at::TensorOptions(at::kLong).device(torch_device(device)));
+  world.broadcast(size, 0);
+  const auto length = static_cast<std::size_t>(size.item<std::int64_t>());
+  if (length == 0) return "";
+  const Tensor text = bytes_of(mine, length).to(torch_device(device));
+  world.broadcast(text, 0);
+  const Tensor on_host = text.cpu();
+  return {reinterpret_cast<const char*>(on_host.data_ptr<std::uint8_t>()), length};
+}
+
+}  // namespace copus

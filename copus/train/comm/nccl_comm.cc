@@ -1,0 +1,62 @@
+// NCCL: collectives between GPU tensors. wait() orders the current stream after the operation and
+// does not hold the host.
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "copus/train/comm/comm.h"
+
+namespace copus {
+namespace {
+
+class NcclBackend final : public CommBackend {
+ public:
+  explicit NcclBackend(const GroupAddress& address) {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    // c10d's own watchdog only ends the process: it comes second, after Pending::wait_on_host().
+    options->timeout = 2 * address.timeout;
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(address.store, address.rank, address.size,
+                                                         options);
+  }
+
+  StartedWork all_reduce(Tensor tensor, bool maximum) override {
+    c10d::AllreduceOptions options;
+    options.reduceOp = maximum ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+    std::vector<Tensor> tensors{tensor};
+    return {group_->allreduce(tensors, options), {}};
+  }
+
+  StartedWork reduce_scatter(Tensor output, Tensor input) override {
+    return {group_->_reduce_scatter_base(output, input, c10d::ReduceScatterOptions()), {}};
+  }
+
+  StartedWork all_gather(Tensor output, Tensor input) override {
+    return {group_->_allgather_base(output, input, c10d::AllgatherOptions()), {}};
+  }
+
+  StartedWork broadcast(Tensor tensor, int root) override {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    std::vector<Tensor> tensors{tensor};
+    return {group_->broadcast(tensors, options), {}};
+  }
+
+  StartedWork send(Tensor tensor, int to) override {
+    std::vector<Tensor> tensors{tensor};
+    return {group_->send(tensors, to, 0), {}};
+  }
+
+  StartedWork receive(Tensor tensor, int from) override {
+    std::vector<Tensor> tensors{tensor};
+    return {group_->recv(tensors, from, 0), {}};
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CommBackend>> make_nccl_backend(const GroupAddress& address) {
+  return std::unique_ptr<CommBackend>(std::make_unique<NcclBackend>(address));
+}
+
+}  // namespace copus

@@ -1,0 +1,10 @@
+// Stands in for nccl_comm.cc where libtorch was built without NCCL.
+#include "copus/train/comm/comm.h"
+
+namespace copus {
+
+Result<std::unique_ptr<CommBackend>> make_nccl_backend(const GroupAddress&) {
+  return make_error("device: got cuda with several ranks; want a libtorch that has NCCL");
+}
+
+}  // namespace copus

@@ -1,0 +1,85 @@
+#include "copus/train/device/device.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "copus/spec/catalog.h"
+
+namespace copus {
+namespace {
+
+int cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
+// The best of a few products, on one thread: large enough for caches to matter, short enough to
+// start by.
+FlopsPerSec measured_matmul_rate() {
+  constexpr std::int64_t n = 384;
+  const Tensor a = at::ones({n, n}), b = at::ones({n, n});
+  Tensor c = at::empty({n, n});
+  double best = 1e9;
+  for (int i = 0; i < 8; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    at::mm_out(c, a, b);
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return FlopsPerSec(2.0 * n * n * n / best);
+}
+
+}  // namespace
+
+Result<RankDevice> choose_device(const std::string& kind, int local_rank, int local_world_size) {
+  if (kind == "cpu") {
+    if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+      at::set_num_threads(std::max(1, cores() / local_world_size));
+    }
+    return RankDevice{};
+  }
+  if (kind != "cuda") return make_error("--device: got {}; want cpu or cuda", kind);
+  const int count = gpu_count();
+  if (count == 0) {
+    return make_error("--device: got cuda; want cpu (no GPU here, or a libtorch without CUDA)");
+  }
+  if (local_world_size > count) {
+    return make_error("--device: got cuda with {} ranks on this node; want at most {}, one per GPU",
+                      local_world_size, count);
+  }
+  const RankDevice device{.cuda = true, .index = local_rank};
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(torch_device(device));
+  return device;
+}
+
+std::optional<FlopsPerSec> node_peak(RankDevice device, Precision precision, int local_world_size) {
+  if (device.is_cpu()) {
+    const int threads = at::get_num_threads();
+    at::set_num_threads(1);
+    const FlopsPerSec rate = measured_matmul_rate();
+    at::set_num_threads(threads);
+    return rate * std::min(cores(), threads * local_world_size);
+  }
+  const std::optional<GpuSpec> gpu = catalog_entry_of(gpu_name(device.index));
+  if (!gpu || gpu->peak(precision).v <= 0) return std::nullopt;
+  return gpu->peak(precision) * local_world_size;
+}
+
+std::optional<GpuSpec> catalog_entry_of(const std::string& name) {
+  for (const std::string& known : catalog_gpu_names()) {
+    // "NVIDIA H100 80GB HBM3" is H100-80GB-SXM: the model, and the size where the name gives one.
+    const std::string model = known.substr(0, known.find('-'));
+    if (name.find(model) == std::string::npos) continue;
+    const std::size_t size_at = known.find('-') + 1;
+    const std::string size = known.substr(size_at, known.find('-', size_at) - size_at);
+    if (name.find("GB") != std::string::npos && size.ends_with("GB") &&
+        name.find(size) == std::string::npos) {
+      continue;
+    }
+    if (Result<GpuSpec> gpu = catalog_gpu(known)) return std::move(gpu).value();
+  }
+  return std::nullopt;
+}
+
+}  // namespace copus

@@ -1,0 +1,23 @@
+// AdamW with decoupled weight decay (Loshchilov & Hutter 2019), on flat FP32 tensors; the
+// learning-rate schedule; sums of squares.
+#pragma once
+
+#include <cstdint>
+
+#include "copus/train/device/torch_api.h"
+#include "copus/train/options/trainer_options.h"
+
+namespace copus {
+
+// One update, in place. `step` counts from 1. `gradient_scale` multiplies the gradients (clipping).
+void adamw_update(const AdamOptions& options, double lr, double weight_decay, std::int64_t step,
+                  double gradient_scale, const Tensor& values, const Tensor& gradients,
+                  const Tensor& moment1, const Tensor& moment2);
+
+// In double precision, as a tensor of no dimensions on x's device.
+Tensor sum_of_squares(const Tensor& x);
+
+// The rate of a step that begins after so many samples.
+double learning_rate(const LrSchedule& schedule, std::int64_t samples);
+
+}  // namespace copus

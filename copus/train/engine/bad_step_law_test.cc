@@ -1,0 +1,49 @@
+// A step that is judged bad leaves no trace: not in weights, moments, the count of updates, nor in
+// what later steps do.
+#include "copus/train/engine/test_training.h"
+
+namespace copus {
+namespace {
+
+class BadStepLaw : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadStepLaw, ItIsAsIfItsSamplesWereNot) {
+  const TrainerOptions options = options_for("llama", plan_of(GetParam()));
+  const Dataset data = open_builtin();
+  run_ranks(static_cast<int>(options.plan.gpus()), [&](int, GroupCache& groups) {
+    auto judged = Trainer::create(groups, options), never = Trainer::create(groups, options);
+    ASSERT_TRUE(judged && never);
+    std::int64_t consumed = 0;
+    train(**judged, data, consumed, 2);
+    const std::vector<Tensor> before = state_of(**judged);
+    double seen_loss = 0;
+    (*judged)->set_judge([&](double loss, double) {
+      seen_loss = loss;
+      return std::string("too high");
+    });
+    const Result<StepResult> bad = (*judged)->step(data, consumed);
+    ASSERT_TRUE(bad) << bad.error().message;
+    EXPECT_TRUE(bad->is_bad());
+    EXPECT_EQ(bad->spike, "too high");
+    EXPECT_EQ(bad->loss, seen_loss);
+    EXPECT_EQ((*judged)->updates(), 2);
+    EXPECT_TRUE(equal(before, state_of(**judged)));
+
+    (*judged)->set_judge([](double, double) { return std::string(); });
+    consumed += options.global_batch;
+    train(**judged, data, consumed, 2);
+
+    std::int64_t other = 0;
+    train(**never, data, other, 2);
+    other += options.global_batch;
+    train(**never, data, other, 2);
+    EXPECT_TRUE(equal(state_of(**judged), state_of(**never)));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, BadStepLaw,
+                         ::testing::Values("micro_batch=4", "dp=2,zero=1,micro_batch=4",
+                                           "tp=2,micro_batch=4", "pp=2,micro_batch=4"));
+
+}  // namespace
+}  // namespace copus

@@ -1,0 +1,87 @@
+// Runs a Schedule: this rank's forward and backward passes in the order that the schedule gives,
+// with messages to the neighbouring stages. The same schedule that the cost model times.
+#pragma once
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "copus/spec/schedule.h"
+#include "copus/train/comm/mesh.h"
+#include "copus/train/engine/buckets.h"
+#include "copus/train/model/model.h"
+
+namespace copus {
+
+// Messages of one rank that may be on their way at once.
+constexpr std::size_t max_pending_sends(std::int64_t pp, std::int64_t vp) {
+  return static_cast<std::size_t>(2 * pp * vp);
+}
+
+struct MicroBatch {
+  Tensor tokens;   // [micro_batch, seq_len]; undefined on stages that need none
+  Tensor targets;  // the same
+};
+
+// The chunks of one rank, in model order.
+struct LocalChunk {
+  const ModelChunk* model = nullptr;
+  ChunkParameters* parameters = nullptr;
+};
+
+class Pipeline {
+ public:
+  Pipeline(const Mesh& mesh, std::vector<LocalChunk> chunks, std::vector<std::int64_t> activation,
+           at::TensorOptions options);
+
+  // Opened for the micro-batches that it wants.
+  void set_tap(ScaleTap* tap) { tap_ = tap; }
+
+  // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
+  // added to the buckets, and their reduction is started. After the first `prefix` micro-batches
+  // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage;
+  // an empty tensor elsewhere.
+  Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches, double loss_weight,
+               std::int64_t prefix = 0);
+  // Forward passes alone, of `rows` sequences each: the micro-batches' losses on the last stage.
+  Tensor evaluate(const std::vector<MicroBatch>& batches, std::int64_t rows);
+
+ private:
+  struct Passing {  // one chunk and micro-batch between its forward and its backward pass
+    Tensor input, output;
+  };
+  struct Inbox {  // a message on its way; none: nothing is expected
+    Tensor message;
+    Pending arrival;
+    Tensor take() {
+      arrival.wait();
+      return std::exchange(message, Tensor());
+    }
+  };
+  LocalChunk& chunk(std::int32_t index) {
+    return chunks_[static_cast<std::size_t>(index / mesh_.plan.pp)];
+  }
+  // Asks for the message that an action will need, so that it may arrive during the one before.
+  Inbox expect(const Action& action);
+  void send(const Comm* group, const Tensor& tensor, int to);
+  void forward(const Action& action, const MicroBatch& batch, Inbox& inbox);
+  void backward(const Action& action, double loss_weight, Inbox& inbox);
+  void finish_sends();
+  void open_tap(const Action& action) {
+    if (tap_ != nullptr) tap_->open = action.micro_batch < tap_->micro_batches;
+  }
+
+  const Mesh& mesh_;
+  std::vector<LocalChunk> chunks_;
+  std::vector<std::int64_t> activation_;
+  at::TensorOptions options_;
+  std::int32_t micro_batches_ = 0;
+  std::int32_t prefix_ = 0;
+  ScaleTap* tap_ = nullptr;
+  std::vector<Passing> passing_;             // by local chunk and micro-batch
+  std::vector<std::int32_t> backward_left_;  // by local chunk
+  std::vector<Tensor> losses_;
+  std::deque<Pending> sends_;
+};
+
+}  // namespace copus

@@ -1,0 +1,336 @@
+#include "copus/train/engine/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "copus/base/hash.h"
+#include "copus/base/seconds_since.h"
+#include "copus/goodput/efficiency.h"
+#include "copus/train/comm/agree.h"
+#include "copus/train/device/device.h"
+#include "copus/train/engine/adamw.h"
+
+namespace copus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::create(GroupCache& groups,
+                                                 const TrainerOptions& options) {
+  COPUS_TRY_VOID(check_trainable(options));
+  std::unique_ptr<Trainer> trainer(new Trainer(options));
+  COPUS_TRY(trainer->layout_, Layout::create(groups, options, ParameterStart::kInitial));
+  return trainer;
+}
+
+std::unique_ptr<Trainer> Trainer::with(const TrainerOptions& options,
+                                       std::unique_ptr<Layout> layout, std::int64_t updates) {
+  std::unique_ptr<Trainer> trainer(new Trainer(options));
+  trainer->adopt(options, std::move(layout));
+  trainer->updates_ = updates;
+  return trainer;
+}
+
+void Trainer::adopt(const TrainerOptions& options, std::unique_ptr<Layout> layout) {
+  layout_.reset();
+  layout->settle(options);
+  layout_ = std::move(layout);
+  options_ = options;
+}
+
+Result<void> Trainer::reshape(const TrainerOptions& options) {
+  COPUS_TRY_VOID(layout_->reshape(options));
+  options_ = options;
+  return {};
+}
+
+// A norm reads each gradient once; a step computes with each weight about six times per token. So
+// the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
+std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates) {
+  if (options.noise_every > 0) return options.noise_every;
+  const std::int64_t enough = options.device.is_cuda() ? 65536 : 32768;
+  const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
+  std::int64_t steps = 1;
+  // What is known early decides early. Tensor-parallel ranks pay twice as much for a norm.
+  const bool early = updates < 256 && options.plan.tp == 1;
+  const std::int64_t seldom = options.device.is_cuda() || early ? 4 : 8;
+  while (steps < seldom && steps * tokens < enough) steps *= 2;
+  // An embedding that both ends of the pipeline share has to be summed over them once more.
+  const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;
+  return shared_ends ? std::min<std::int64_t>(4 * steps, 8) : steps;
+}
+
+namespace {
+
+// Over a sample's place in the run and its tokens.
+std::uint64_t sample_hash(std::int64_t index, std::span<const std::int64_t> tokens) {
+  std::uint64_t hash = kNoHash ^ static_cast<std::uint64_t>(index);
+  for (const std::int64_t token : tokens) {
+    hash = add_to_hash(hash, static_cast<std::uint64_t>(token));
+  }
+  return hash;
+}
+
+}  // namespace
+
+std::uint64_t add_hashes(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t kLow = 0xffffffffU;
+  return ((a >> 32U) + (b >> 32U)) << 32U | (((a & kLow) + (b & kLow)) & kLow);
+}
+
+// Replica r takes the r-th run of consecutive samples of the step. Only the ends of the pipeline
+// need tokens.
+Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, std::int64_t first,
+                                              std::int64_t micro_batches, std::int64_t rows,
+                                              std::int64_t end, std::uint64_t* hash) const {
+  const Activity::Scope reads(mesh().world->activity(), Doing::kReadingData);
+  std::vector<MicroBatch> batches(static_cast<std::size_t>(micro_batches));
+  if (!mesh().first_stage() && !mesh().last_stage()) return batches;
+  const std::int64_t length = options_.seq_len;
+  std::int64_t sample = first + mesh().at.dp * micro_batches * rows;
+  const bool pinned = options_.device.is_cuda();
+  for (MicroBatch& batch : batches) {
+    const Tensor text =
+        at::empty({rows, length + 1}, at::TensorOptions(at::kLong).pinned_memory(pinned));
+    for (std::int64_t row = 0; row < rows; ++row, ++sample) {
+      const std::span<std::int64_t> out(text.data_ptr<std::int64_t>() + row * (length + 1),
+                                        static_cast<std::size_t>(length + 1));
+      COPUS_TRY_VOID(part == Part::kTraining ? data.sample(sample, out)
+                                             : data.eval_sample(sample < end ? sample : 0, out));
+      if (hash != nullptr) *hash = add_hashes(*hash, sample_hash(sample, out));
+    }
+    const Tensor there = text.to(torch_device(options_.device), /*non_blocking=*/true);
+    batch.tokens = there.narrow(1, 0, length).contiguous();
+    batch.targets = there.narrow(1, 1, length).contiguous();
+  }
+  return batches;
+}
+
+Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, bool stop) {
+  const auto begin = Clock::now();
+  StepResult result;
+  take_waits(result);  // those of an evaluation in between are no part of this step
+  result = {};
+  const std::int64_t micro_batches = options_.plan.micro_batches(options_.global_batch);
+  std::uint64_t hash = 0;
+  COPUS_TRY(
+      const std::vector<MicroBatch> batches,
+      load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0, &hash));
+  const std::int64_t dp = options_.plan.dp;
+  const bool measures = updates_ % noise_interval(options_, updates_) == 0;
+  const std::int64_t prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
+  const bool replica_norm = prefix > 0 && dp > 1;
+  for (auto& own : parameters()) own->zero_gradients(replica_norm);
+  ScaleTap& tap = layout_->tap;
+  // A few samples of each replica are enough, and cost next to nothing.
+  const std::int64_t few = options_.device.is_cuda() ? 8 : 4;
+  const std::int64_t watched =
+      prefix > 0 && !options_.plan.sp
+          ? std::clamp<std::int64_t>(few / options_.plan.micro_batch, 1, micro_batches)
+          : 0;
+  tap.micro_batches = mesh().at.tp == 0 ? watched : 0;
+  tap.squares =
+      at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
+  const double weight = 1.0 / static_cast<double>(micro_batches * dp);
+  const Tensor losses = layout_->pipeline->train(layout_->schedule, batches, weight,
+                                                 prefix < micro_batches ? prefix : 0);
+  for (auto& own : parameters()) own->finish_reduction();
+
+  // All sums over ranks in one message. Each part of the gradient is counted once: replicas hold
+  // the same, unless optimizer state is sharded.
+  enum Sum : std::int64_t {
+    kLoss,
+    kNorm,
+    kStop,
+    kFirst,
+    kPrefix,
+    kReplica,
+    kSampleScales,
+    kScales,
+    kHashLow,
+    kHashHigh,
+    kSums
+  };
+  const Tensor sums = at::zeros(
+      {kSums}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
+  if (mesh().last_stage() && mesh().at.tp == 0) sums[kLoss].copy_(losses.sum() * weight);
+  for (const auto& own : parameters()) {
+    if (options_.plan.zero >= 1 || mesh().at.dp == 0) {
+      sums[kNorm].add_(own->squared_norm());
+      if (watched > 0) sums[kScales].add_(own->scales_squared_norm());
+    }
+    if (replica_norm) sums[kReplica].add_(own->take_replica_norm());
+    if (prefix > 0 && prefix < micro_batches) sums[kPrefix].add_(own->take_prefix_norm());
+  }
+  if (prefix == micro_batches) sums[kPrefix].copy_(sums[kReplica]);
+  if (mesh().at.dp == 0) sums[kFirst].copy_(sums[kPrefix]);
+  sums[kSampleScales].copy_(tap.squares);
+  if (stop) sums[kStop].fill_(1);
+  if (mesh().first_stage() && mesh().at.tp == 0) {
+    // The sum of halves is exact in a double.
+    sums[kHashLow].fill_(static_cast<double>(hash & 0xffffffffU));
+    sums[kHashHigh].fill_(static_cast<double>(hash >> 32U));
+  }
+  mesh().world->start_all_reduce(sums).wait_on_host();
+  const Tensor on_host = sums.cpu();
+  const double* sum = on_host.data_ptr<double>();
+  result.loss = sum[kLoss];
+  result.grad_norm = std::sqrt(sum[kNorm]);
+  result.asked_to_stop = sum[kStop];
+  result.lr = learning_rate(options_.lr, consumed + options_.global_batch);
+  if (options_.base_batch > 0) {
+    result.lr *= learning_rate_factor(static_cast<double>(options_.global_batch),
+                                      static_cast<double>(options_.base_batch));
+  }
+  const auto low_half = [](double x) {
+    return static_cast<std::uint64_t>(std::fmod(x, 4294967296.0));
+  };
+  result.data_hash = low_half(sum[kHashHigh]) << 32U | low_half(sum[kHashLow]);
+  if (prefix > 0) {
+    result.norms = noise_norms(prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
+    if (watched > 0) {
+      // A sample's part of the mean loss is one of so many.
+      const auto samples = static_cast<double>(options_.global_batch);
+      const auto count = static_cast<double>(watched * options_.plan.micro_batch * dp);
+      result.norms->scales = {{1, sum[kSampleScales] * samples * samples / count, count},
+                              {samples, sum[kScales], 1}};
+    }
+  }
+  const std::string against = judge_ ? judge_(result.loss, result.grad_norm) : "";
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+    result.not_finite = find_not_finite(losses, consumed);
+    return result;
+  }
+  if (!against.empty()) {
+    result.spike = against;
+    return result;
+  }
+
+  before_change();
+  const Activity::Scope updates(mesh().world->activity(), Doing::kOptimizer);
+  const auto optimizer_begin = Clock::now();
+  ++updates_;
+  const double scale = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm
+                           ? options_.clip_norm / (result.grad_norm + 1e-6)
+                           : 1.0;
+  for (auto& own : parameters()) {
+    for (const Bucket& bucket : own->buckets()) {
+      adamw_update(options_.adam, result.lr, bucket.decay ? options_.adam.weight_decay : 0.0,
+                   updates_, scale, bucket.master, bucket.owned_gradients(), bucket.moment1,
+                   bucket.moment2);
+    }
+  }
+  result.optimizer_s = seconds_since(optimizer_begin);
+  for (auto& own : parameters()) own->publish_values();
+
+  take_waits(result);
+  result.total_s = seconds_since(begin);
+  return result;
+}
+
+// Gradients as they lie in the buckets are sums weighted by one over all micro-batches of all
+// replicas: a mean over fewer is larger by as much.
+NoiseNorms Trainer::noise_norms(std::int64_t prefix, double first_sum, double prefix_sum,
+                                double replica_sum, double global) const {
+  const auto dp = static_cast<double>(options_.plan.dp);
+  const auto rows = static_cast<double>(options_.plan.micro_batch);
+  const auto micro_batches =
+      static_cast<double>(options_.plan.micro_batches(options_.global_batch));
+  const auto square = [](double x) { return x * x; };
+  const double of_prefix = square(dp * micro_batches / static_cast<double>(prefix));
+  const double samples = rows * static_cast<double>(prefix);
+  NoiseNorms norms;
+  norms.first = {samples, first_sum * of_prefix, 1};
+  norms.global = {rows * micro_batches * dp, global, 1};
+  norms.all.push_back({samples, prefix_sum * of_prefix / dp, dp});
+  if (options_.plan.dp > 1 && static_cast<double>(prefix) < micro_batches) {
+    norms.all.push_back({rows * micro_batches, replica_sum * square(dp) / dp, dp});
+  }
+  norms.all.push_back(norms.global);
+  return norms;
+}
+
+void Trainer::take_waits(StepResult& result) const {
+  result.sync_wait_s = mesh().world->take_waited_s();
+  result.tp_wait_s = mesh().tp->take_waited_s() + mesh().kv->take_waited_s();
+  result.dp_wait_s = mesh().dp->take_waited_s();
+  result.pp_wait_s = 0;
+  for (const Comm* group : {mesh().next_forward, mesh().previous_forward, mesh().next_backward,
+                            mesh().previous_backward, mesh().tied}) {
+    if (group != nullptr) result.pp_wait_s += group->take_waited_s();
+  }
+}
+
+// Passes of whole micro-batches as long as all replicas have one, then of one sequence each; a
+// replica that has none left repeats the first sequence with no weight.
+Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_t samples,
+                                                const std::atomic<bool>& stop) {
+  const std::int64_t end = std::min(samples, data.eval_samples());
+  if (end < 1) return make_error("held-out data: got no sequence; want --held-out above 0");
+  constexpr std::int64_t kPassesAtOnce = 16;  // so many are in memory
+  const std::int64_t dp = options_.plan.dp;
+  const Tensor sum =
+      at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
+  for (std::int64_t first = 0; first < end;) {
+    const Tensor asked = at::full({}, stop.load() ? 1.0 : 0.0, sum.options());
+    mesh().world->all_reduce(asked);
+    if (asked.item<double>() > 0) return std::optional<double>();
+    std::int64_t rows = options_.plan.micro_batch;
+    if (first + dp * rows > end) rows = 1;
+    const std::int64_t passes = std::min(
+        kPassesAtOnce, rows == 1 ? (end - first + dp - 1) / dp : (end - first) / (dp * rows));
+    COPUS_TRY(const std::vector<MicroBatch> batches,
+              load(data, Part::kHeldOut, first, passes, rows, end));
+    const Tensor losses = layout_->pipeline->evaluate(batches, rows);
+    if (mesh().last_stage() && mesh().at.tp == 0) {
+      // Of this replica's samples, those before the end count.
+      const std::int64_t mine = first + mesh().at.dp * passes * rows;
+      const std::int64_t real = std::clamp<std::int64_t>((end - mine) / rows, 0, passes);
+      sum.add_(losses.narrow(0, 0, real).sum() * static_cast<double>(rows));
+    }
+    first += dp * passes * rows;
+  }
+  mesh().world->all_reduce(sum);
+  return std::optional(sum.item<double>() / static_cast<double>(end));
+}
+
+// Looks for the first cause on every rank: a weight, a sample's loss, a gradient, in that order.
+std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sample) const {
+  const auto finite = [](const Tensor& x) { return at::isfinite(x).all().item<bool>(); };
+  std::string found[3];
+  for (const auto& own : parameters()) {
+    for (const Bucket& bucket : own->buckets()) {
+      for (const PlacedTensor& tensor : bucket.tensors) {
+        if (found[0].empty() && !finite(bucket.values.narrow(0, tensor.offset, tensor.size))) {
+          found[0] = fmt::format("weight {}", tensor.spec.name);
+        }
+        if (found[2].empty() && !finite(bucket.gradients.narrow(0, tensor.offset, tensor.size))) {
+          found[2] = fmt::format("gradient of {}", tensor.spec.name);
+        }
+      }
+    }
+  }
+  const std::int64_t rows = options_.plan.micro_batch;
+  for (std::int64_t i = 0; i < losses.numel() && found[1].empty(); ++i) {
+    if (finite(losses[i])) continue;
+    const std::int64_t sample = first_sample + (mesh().at.dp * losses.numel() + i) * rows;
+    found[1] = rows == 1 ? fmt::format("loss of sample {}", sample)
+                         : fmt::format("loss of samples {} to {}", sample, sample + rows - 1);
+  }
+  // The most basic cause wins, then the lowest rank.
+  std::string mine;
+  for (int kind = 0; kind < 3 && mine.empty(); ++kind) {
+    if (found[kind].empty()) continue;
+    mine = fmt::format("{}{:06}{} is not finite on rank {}", kind, mesh().rank, found[kind],
+                       mesh().rank);
+  }
+  constexpr std::size_t kSortedBy = 7;
+  const std::string first = first_said(*mesh().world, options_.device, mine);
+  return first.empty() ? "the sum of finite losses or gradients is not finite"
+                       : first.substr(kSortedBy);
+}
+
+}  // namespace copus

@@ -1,9 +1,0 @@
-// Stands in for cuda_device.cc where libtorch was built without CUDA.
-#include "copus/train/device.h"
-
-namespace copus {
-
-int gpu_count() { return 0; }
-std::string gpu_name(int) { return {}; }
-
-}  // namespace copus

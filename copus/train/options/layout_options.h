@@ -1,0 +1,39 @@
+// What a rank's part of a run is built from: the model, the plan, where and how it computes.
+#pragma once
+
+#include <cstdint>
+
+#include "copus/spec/cluster_spec.h"
+#include "copus/spec/model_spec.h"
+#include "copus/spec/parallel_plan.h"
+
+namespace copus {
+
+enum class Compute { kFp32, kBf16 };
+
+// Where a rank computes. train/device/ makes a device of libtorch of it.
+struct RankDevice {
+  bool cuda = false;
+  int index = 0;  // of the GPU
+
+  bool is_cpu() const { return !cuda; }
+  bool is_cuda() const { return cuda; }
+};
+
+struct LayoutOptions {
+  ModelSpec model;
+  ParallelPlan plan;
+  std::int64_t seq_len = 0;
+  std::int64_t global_batch = 0;
+  std::uint64_t seed = 1;
+  Compute compute = Compute::kFp32;
+  RankDevice device;
+  std::int64_t bucket_elements = 8 << 20;
+  int ranks_per_node = 1;
+
+  Precision precision() const {
+    return compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32;
+  }
+};
+
+}  // namespace copus

@@ -1,0 +1,115 @@
+#include "copus/train/run/adaptation.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "copus/goodput/pause.h"
+#include "copus/train/comm/agree.h"
+#include "copus/train/run/machine.h"
+
+namespace copus {
+namespace {
+
+CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOptions& trainer) {
+  CandidateRequest request;
+  request.seq_len = trainer.seq_len;
+  // Where the run begins may be between two steps of the ladder.
+  if (options.on()) request.batches = batch_ladder(options.lowest_batch, options.highest_batch);
+  request.batches.push_back(trainer.global_batch);
+  std::sort(request.batches.begin(), request.batches.end());
+  request.batches.erase(std::unique(request.batches.begin(), request.batches.end()),
+                        request.batches.end());
+  request.spaces = options.spaces;
+  if (!options.choose_plan) request.keep.push_back(trainer.plan);
+  request.runnable = [trainer, measured = options.on()](const ParallelPlan& plan,
+                                                        std::int64_t global_batch) {
+    TrainerOptions there = trainer;
+    there.plan = plan;
+    there.global_batch = global_batch;
+    // A move holds what it leaves and what it goes to at once.
+    const std::int64_t host_bytes = 2 * largest_host_bytes(there) * trainer.ranks_per_node;
+    return check_trainable(there).has_value() &&
+           (!measured || noise_prefix(plan, global_batch) > 0) &&
+           static_cast<double>(host_bytes) < host_memory().v;
+  };
+  return request;
+}
+
+}  // namespace
+
+Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& groups,
+                                      TrainerOptions& trainer) {
+  std::vector<int> all(static_cast<std::size_t>(groups.rendezvous().world_size));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  COPUS_TRY(const Comm* world, groups.group("world", all));
+
+  Adaptation adaptation;
+  if (options.cluster) {
+    adaptation.cluster = *options.cluster;
+  } else {
+    COPUS_TRY(adaptation.cluster, this_cluster(*world, trainer));
+  }
+  if (adaptation.cluster.gpu.name == kMeasuredRank) {
+    // A layer of the model and reductions between such ranks were measured; how long a stage waits
+    // to be woken was not.
+    adaptation.times.compute_sd = 0.1;
+    adaptation.times.tp_sd = adaptation.times.dp_sd = 0.3;
+    adaptation.times.pipeline_sd = 1.0;
+  }
+  const CostOptions cost = engine_cost_options(trainer.device.is_cpu(), trainer.precision());
+  // Rank 0 decides, so only it needs to know between what.
+  if (world->rank() == 0) {
+    adaptation.candidates = enumerate_candidates(trainer.model, adaptation.cluster, cost,
+                                                 candidates_for(options, trainer));
+  }
+  std::int64_t largest_bytes = 0;
+  for (const Candidate& candidate : adaptation.candidates) {
+    LayoutOptions there = trainer;
+    there.plan = candidate.at.plan;
+    largest_bytes = std::max(largest_bytes, largest_host_bytes(there));
+  }
+  adaptation.largest_bytes =
+      std::stoll(from_rank_0(*world, trainer.device, std::to_string(largest_bytes)));
+  if (options.choose_plan) {
+    // Sorted by batch, then by predicted time.
+    const auto best =
+        std::find_if(adaptation.candidates.begin(), adaptation.candidates.end(),
+                     [&](const Candidate& c) { return c.at.global_batch == trainer.global_batch; });
+    const std::string chosen =
+        from_rank_0(*world, trainer.device,
+                    best == adaptation.candidates.end() ? "" : plan_to_json(best->at.plan).dump());
+    if (chosen.empty()) {
+      return make_error(
+          "--global-batch: got {}; want one that some layout of {} ranks (and --fix) can train "
+          "with{}, in the memory there is",
+          trainer.global_batch, world->size(),
+          options.on() ? ", its noise scale measured (2 micro-batches or 2 replicas)" : "");
+    }
+    COPUS_TRY(const PartialPlan plan, plan_from_json(Json::parse(chosen), "rank 0's plan"));
+    trainer.plan = plan.plan;
+  }
+  adaptation.start = predict_candidate(trainer.model, adaptation.cluster, cost, trainer.seq_len,
+                                       {trainer.plan, trainer.global_batch});
+  return adaptation;
+}
+
+Controller make_controller(const AdaptOptions& options, const TrainerOptions& trainer,
+                           const std::optional<Adaptation>& adaptation) {
+  ControllerOptions controller = options.controller;
+  if (!adaptation) {
+    // Nothing is predicted, so any unit will do.
+    controller.decide_every = std::numeric_limits<std::int64_t>::max();
+    Candidate start{{trainer.plan, trainer.global_batch}, {}};
+    start.predicted.compute = Seconds(1);
+    return {controller, start, {}, nullptr};
+  }
+  controller.times = adaptation->times;
+  const StateBytes state = trainer.compute == Compute::kBf16 ? StateBytes{2, 12} : StateBytes{4, 8};
+  return {controller, adaptation->start, adaptation->candidates,
+          [model = trainer.model, cluster = adaptation->cluster, state](const Configuration& from,
+                                                                        const Configuration& to) {
+            return predict_pause_s(model, cluster, state, from, to);
+          }};
+}
+
+}  // namespace copus

@@ -1,0 +1,185 @@
+#include "copus/train/run/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "copus/base/seconds_since.h"
+#include "copus/cost/step.h"
+#include "copus/spec/catalog.h"
+#include "copus/train/device/device.h"
+
+namespace copus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The mean of as many calls as fit into `seconds`, after one to warm up.
+template <typename F>
+double mean_s(double seconds, const F& f) {
+  f();
+  const auto begin = Clock::now();
+  int calls = 0;
+  do {
+    f();
+    ++calls;
+  } while (seconds_since(begin) < seconds);
+  return seconds_since(begin) / calls;
+}
+
+constexpr double kSeconds = 0.15;  // of each measurement
+
+// Bytes per second of adding two arrays that no cache holds.
+double measure_memory() {
+  constexpr std::int64_t kElements = 1 << 22;
+  const Tensor large = at::ones({kElements});
+  Tensor sum = at::empty({kElements});
+  return 3.0 * 4 * kElements / mean_s(kSeconds, [&] { at::add_out(sum, large, large); });
+}
+
+double measure_products() {
+  constexpr std::int64_t n = 256;
+  const Tensor a = at::ones({n, n}), b = at::ones({n, n});
+  Tensor c = at::empty({n, n});
+  return 2.0 * n * n * n / mean_s(kSeconds, [&] { at::mm_out(c, a, b); });
+}
+
+// One layer of the model, forward and backward, on one device.
+class LayerTimer {
+ public:
+  explicit LayerTimer(const LayoutOptions& run) : model_(run.model), dtype_(compute_dtype(run)) {
+    model_.layers = 2;  // ends are other chunks
+    const ChunkSpec chunk{.index = 1, .first_layer = 1, .layers = 1};
+    parameters_ = std::make_unique<ChunkParameters>(
+        model_, chunk, mesh_, BucketOptions{.dtype = dtype_, .start = ParameterStart::kInitial});
+    layer_ = std::make_unique<ModelChunk>(model_, chunk, parameters_->values(), partition_,
+                                          Recompute::kNone, run.seq_len);
+  }
+  double seconds(std::int64_t rows, std::int64_t seq_len) const {
+    return mean_s(2 * kSeconds, [&] {
+      const Tensor x =
+          at::full({rows, seq_len, model_.hidden}, 0.1, at::TensorOptions(dtype_)).requires_grad_();
+      const Tensor y = layer_->forward(x);
+      torch::autograd::backward({y}, {at::full_like(y, 1e-3)});
+    });
+  }
+
+ private:
+  ModelSpec model_;
+  at::ScalarType dtype_;
+  Mesh mesh_;
+  Partition partition_;
+  std::unique_ptr<ChunkParameters> parameters_;
+  std::unique_ptr<ModelChunk> layer_;
+};
+
+// What the cost model says of that layer.
+double predicted_layer_s(const ClusterSpec& cluster, const LayoutOptions& run, std::int64_t rows,
+                         std::int64_t seq_len) {
+  const StepModel model(run.model, cluster, seq_len, rows,
+                        engine_cost_options(run.device.is_cpu(), run.precision()));
+  ParallelPlan plan;
+  plan.micro_batch = rows;
+  const PieceCost cost = model.shape_costs(plan).time.dense;
+  return (cost.forward.compute + cost.backward_input.compute + cost.backward_weight.compute).v;
+}
+
+// Sets rates and the cost of an operator so that the cost model gives the layer's measured time at
+// both sizes: what grows with the rows is arithmetic and memory, the rest is operators.
+void calibrate(ClusterSpec& cluster, const LayoutOptions& run, std::int64_t seq_len,
+               const double (&measured_s)[2], const std::int64_t (&rows)[2]) {
+  GpuSpec& core = cluster.gpu;
+  core.efficiency.launch = Seconds(0);
+  const double small = predicted_layer_s(cluster, run, rows[0], seq_len);
+  const double large = predicted_layer_s(cluster, run, rows[1], seq_len);
+  core.efficiency.launch = Seconds(1);
+  const double operators = predicted_layer_s(cluster, run, rows[0], seq_len) - small;
+  const double growth = std::max(measured_s[1] - measured_s[0], 0.2 * measured_s[1]);
+  const double slowness = growth / (large - small);
+  core.peak_fp32 = core.peak_fp32 / slowness;
+  core.peak_bf16 = core.peak_fp16 = core.peak_fp32;
+  core.memory_bandwidth = core.memory_bandwidth / slowness;
+  core.efficiency.launch = Seconds(std::max(0.0, measured_s[0] - slowness * small) / operators);
+}
+
+ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
+  const int ranks = world.size(), ranks_per_node = run.ranks_per_node;
+  const std::int64_t seq_len = std::min<std::int64_t>(run.seq_len, 256);
+  const std::int64_t rows[2] = {1, 4};
+  const LayerTimer layer(run);
+  world.barrier();
+  const Tensor means =
+      at::tensor({measure_products(), measure_memory(), layer.seconds(rows[0], seq_len),
+                  layer.seconds(rows[1], seq_len)},
+                 at::kDouble);
+  world.all_reduce(means);
+  means.div_(ranks);
+  const double* mean = means.data_ptr<double>();
+
+  ClusterSpec cluster;
+  cluster.name = "this machine";
+  cluster.nodes = ranks / ranks_per_node;
+  cluster.gpus_per_node = ranks_per_node;
+  GpuSpec& core = cluster.gpu;
+  core.name = kMeasuredRank;
+  core.gpus_per_node = ranks_per_node;
+  core.memory = host_memory() / static_cast<double>(ranks_per_node);
+  core.peak_fp32 = core.peak_bf16 = core.peak_fp16 = FlopsPerSec(mean[0]);
+  core.memory_bandwidth = BytesPerSec(mean[1]);
+  core.efficiency.matmul = core.efficiency.memory = 1;
+  core.efficiency.matmul_half_m = core.efficiency.matmul_half_n = core.efficiency.matmul_half_k = 8;
+  core.link_topology = LinkTopology::kPcie;  // of all links: a group's rate is what was measured
+  core.link_efficiency = 1;
+  core.link_latency = Seconds(0);
+  if (ranks > 1) {
+    constexpr std::int64_t kLarge = 1 << 20;
+    const Tensor little = at::ones({16}), much = at::ones({kLarge});
+    const auto mean_reduction_s = [&](int calls, const Tensor& x) {
+      world.all_reduce(x);
+      const auto begin = Clock::now();
+      for (int i = 0; i < calls; ++i) world.all_reduce(x);
+      return seconds_since(begin) / calls;
+    };
+    const Tensor times =
+        at::tensor({mean_reduction_s(50, little), mean_reduction_s(8, much)}, at::kDouble);
+    world.broadcast(times, 0);
+    const double small_s = times[0].item<double>(), large_s = times[1].item<double>();
+    // A ring passes each byte on twice, less the parts that start and end in place.
+    const double passed = 2.0 * (ranks - 1) / ranks * 4 * kLarge;
+    core.link_base_latency = Seconds(small_s);
+    core.link_bandwidth = BytesPerSec(passed / std::max(1e-6, large_s - small_s));
+  } else {
+    core.link_bandwidth = core.memory_bandwidth;
+  }
+  // A reduction over all ranks has gone through the network, if there is one.
+  cluster.network.node_bandwidth = core.link_bandwidth;
+  cluster.network.efficiency = 1;
+  cluster.network.latency = cluster.network.base_latency = Seconds(0);
+  calibrate(cluster, run, seq_len, {mean[2], mean[3]}, rows);
+  return cluster;
+}
+
+}  // namespace
+
+Bytes host_memory() {
+  return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+               static_cast<double>(sysconf(_SC_PAGE_SIZE)));
+}
+
+Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run) {
+  if (run.device.is_cpu()) {
+    ClusterSpec cluster = measure_cpus(world, run);
+    COPUS_TRY_VOID(cluster.validate());
+    return cluster;
+  }
+  const std::string name = gpu_name(run.device.index);
+  const std::optional<GpuSpec> gpu = catalog_entry_of(name);
+  if (!gpu) {
+    return make_error("--cluster: missing; the catalog does not know this GPU ({})", name);
+  }
+  return cluster_of(*gpu, world.size() / run.ranks_per_node, run.ranks_per_node);
+}
+
+}  // namespace copus

@@ -1,0 +1,39 @@
+// A whole training run on one rank: steps until a reason to stop, events, what a person sees.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "copus/train/comm/comm.h"
+#include "copus/train/options/run_options.h"
+#include "copus/train/record/progress.h"
+
+namespace copus {
+
+struct RunOutcome {
+  std::string reason;  // steps, samples, loss, time, signal, not_finite, spike, failed
+  // Not empty: not_finite or spike (all ranks agree), or failed (this rank's own reason).
+  std::string error;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  double loss = 0;
+  std::optional<double> held_out_loss;
+  double seconds = 0;
+  double tokens_per_s = 0;  // of what this process trained
+  std::int64_t moves = 0;
+  double pause_s = 0;   // of all moves
+  bool saved = false;   // what was reached is a checkpoint, as far as this rank knows
+  std::string summary;  // rank 0's: the phases of a run that moved
+};
+
+// Every rank calls this with the same options. `progress` and the run directory are rank 0's alone.
+// `stop_asked` may be set by a signal handler on any rank: all ranks then end after the same step.
+// An error is one of the input, before the run has started. What goes wrong later, libtorch's
+// exceptions with it, is an outcome with its `end` event.
+Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, Progress* progress,
+                                const std::atomic<bool>& stop_asked);
+
+}  // namespace copus

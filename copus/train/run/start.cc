@@ -1,0 +1,271 @@
+#include "copus/train/run/start.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <future>
+#include <limits>
+
+#include "copus/base/checksum.h"
+#include "copus/base/hash.h"
+#include "copus/train/checkpoint/folder.h"
+#include "copus/train/checkpoint/reader.h"
+#include "copus/train/checkpoint/same_model.h"
+#include "copus/train/comm/agree.h"
+#include "copus/train/device/host_memory.h"
+#include "copus/train/move/restore.h"
+
+namespace copus {
+namespace {
+
+// Ranks that cannot reach each other are no bad input: starting again may help.
+template <typename T>
+T connected(GroupCache& groups, Result<T> made) {
+  if (made) return std::move(made).value();
+  groups.rendezvous().activity->over();
+  throw CommError(made.error().message);
+}
+
+const Comm* everyone(GroupCache& groups) {
+  std::vector<int> all(static_cast<std::size_t>(groups.rendezvous().world_size));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  return connected(groups, groups.group("world", all));
+}
+
+// A move holds two layouts; the memory for them is taken one by one.
+void reserve_for_moves(const RunOptions& options, const TrainerOptions& trainer,
+                       const RunStart& start) {
+  if (options.adapt.controller.policy.adapt != Adapt::kFull) return;
+  reserve_memory(start.adaptation->largest_bytes, trainer.ranks_per_node);
+}
+
+// The newest first, as rank 0 sees them.
+Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions& options) {
+  Json told;
+  if (world.rank() == 0) {
+    const auto found = list_checkpoints(options.run_dir);
+    told["error"] = found ? "" : found.error().message;
+    told["folders"] = Json::array();
+    if (found) {
+      for (const PublishedCheckpoint& c : *found) told["folders"].push_back(c.folder);
+    }
+  }
+  const Json heard =
+      Json::parse(from_rank_0(world, options.trainer.device, world.rank() == 0 ? told.dump() : ""));
+  if (const std::string error = heard.at("error"); !error.empty()) return Error{error};
+  std::vector<std::string> folders = heard.at("folders");
+  return std::vector<std::string>(folders.rbegin(), folders.rend());
+}
+
+// What the run was on must be what it goes on with, unless other data is meant. Named again, or by
+// another path, it is the same where its samples are.
+Result<void> check_same_data(const RunOptions& options, const Dataset& data,
+                             const CheckpointReader& reader) {
+  const Json& run = reader.manifest().run;
+  if (options.checkpoint.other_data || !run.contains("fingerprint")) return {};
+  const std::string now = checksum_text(data_fingerprint(data));
+  if (run.at("fingerprint") == now) return {};
+  const Manifest& was = reader.manifest();
+  const auto refused = [&](const char* field, const auto& got, const auto& want) {
+    return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
+                      field, got, want, reader.folder());
+  };
+  if (data.seq_len() != was.seq_len) return refused("--seq-len", data.seq_len(), was.seq_len);
+  if (options.trainer.seed != was.seed) return refused("--seed", options.trainer.seed, was.seed);
+  return make_error(
+      "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
+      "{} is on ({}), or --other-data to go on with another",
+      fmt::join(options.data, " "), options.held_out, now, reader.folder(),
+      run.at("fingerprint").dump());
+}
+
+// What a run that adapts is now asked to keep to, it may have left already.
+Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions& trainer,
+                                 const CheckpointOptions& given) {
+  if (!given.batch_given &&
+      (trainer.global_batch < adapt.lowest_batch || trainer.global_batch > adapt.highest_batch)) {
+    return make_error(
+        "--batch-range: got {}:{}; want one that holds {}, the batch that the run has got to, or "
+        "--global-batch to go on at another",
+        adapt.lowest_batch, adapt.highest_batch, trainer.global_batch);
+  }
+  const bool allowed =
+      given.plan_given || adapt.choose_plan ||
+      std::any_of(adapt.spaces.begin(), adapt.spaces.end(), [&](const PartialPlan& space) {
+        return space.contradicted_by(trainer.plan).empty();
+      });
+  if (allowed) return {};
+  return make_error(
+      "--fix: got one that does not allow {}, the layout that the run has got to; want one that "
+      "does, or --plan to go on at another",
+      short_name(trainer.plan));
+}
+
+// Where a run that adapts goes on: where it had got to, unless told otherwise.
+Result<void> place(const RunOptions& options, const Manifest& manifest, int ranks,
+                   TrainerOptions& trainer, AdaptOptions& adapt) {
+  const CheckpointOptions& given = options.checkpoint;
+  // Weights that were imported have been nowhere.
+  const bool was_somewhere = adapt.on() && manifest.optimizer;
+  if (was_somewhere && !given.batch_given) trainer.global_batch = manifest.global_batch;
+  if (was_somewhere && !given.plan_given && manifest.plan.gpus() == ranks) {
+    trainer.plan = manifest.plan;
+    adapt.choose_plan = false;
+  }
+  if (was_somewhere) COPUS_TRY_VOID(check_still_allowed(adapt, trainer, given));
+  if (!given.lr_given && manifest.run.contains("base_batch")) {
+    FieldReader fields(manifest.run, "manifest: run");
+    trainer.base_batch = fields.integer("base_batch", 0, std::int64_t{1} << 40);
+    COPUS_TRY_VOID(fields.finish());
+  }
+  if (adapt.choose_plan) return {};
+  ClusterSpec cluster;
+  cluster.nodes = ranks / trainer.ranks_per_node;
+  cluster.gpus_per_node = trainer.ranks_per_node;
+  return trainer.plan.validate(trainer.model, cluster, trainer.seq_len, trainer.global_batch);
+}
+
+Result<void> read_run_state(const Manifest& manifest, RunStart& start) {
+  start.step = manifest.step;
+  start.samples = manifest.samples;
+  start.tokens = manifest.samples * manifest.seq_len;
+  if (manifest.run.contains("tokens")) {
+    FieldReader fields(manifest.run, "manifest: run");
+    start.tokens = fields.integer("tokens", 0, std::numeric_limits<std::int64_t>::max());
+    COPUS_TRY_VOID(fields.finish());
+  }
+  if (manifest.run.contains("data_hash")) {
+    FieldReader fields(manifest.run, "manifest: run");
+    const std::string hash = fields.text("data_hash");
+    COPUS_TRY_VOID(fields.finish());
+    COPUS_TRY(start.data_hash, parse_checksum(hash, "manifest: run: data_hash"));
+  }
+  if (manifest.run.contains("loss") && manifest.run.at("loss").is_number()) {
+    start.loss = manifest.run.at("loss").get<double>();
+  }
+  if (manifest.run.contains("controller")) start.controller = manifest.run.at("controller");
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t data_fingerprint(const Dataset& data) {
+  std::uint64_t hash = kNoHash;
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
+  constexpr std::int64_t kLooks = 64;
+  const std::int64_t n = data.epoch_samples(), looks = std::min(kLooks, n);
+  for (std::int64_t look = 0; look < looks; ++look) {
+    const std::int64_t index = looks > 1 ? look * (n - 1) / (looks - 1) : 0;
+    if (!data.sample(index, tokens)) continue;
+    for (const std::int64_t token : tokens) {
+      hash = add_to_hash(hash, static_cast<std::uint64_t>(token));
+    }
+  }
+  return hash;
+}
+
+Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const TrainerOptions& options,
+                                                  const CheckpointReader& reader) {
+  const Activity::Scope loads(*groups.rendezvous().activity, Doing::kLoading);
+  const auto rank = static_cast<std::size_t>(groups.rendezvous().rank);
+  const auto ranks = static_cast<std::size_t>(groups.rendezvous().world_size);
+  const auto verify_mine = [&reader, rank, ranks]() -> Result<void> {
+    const std::vector<CheckpointFile>& files = reader.manifest().files;
+    for (std::size_t i = rank; i < files.size(); i += ranks) {
+      COPUS_TRY_VOID(verify_file(reader.folder(), files[i]));
+    }
+    return {};
+  };
+  std::future<Result<void>> verified = std::async(std::launch::async, verify_mine);
+  Result<std::unique_ptr<Trainer>> restored = restore_trainer(groups, options, reader);
+  COPUS_TRY_VOID(verified.get());
+  return restored;
+}
+
+Result<RunStart> prepare_run(GroupCache& groups, const RunOptions& options,
+                             TrainerOptions& trainer) {
+  RunStart start;
+  if (options.adapt.on()) keep_freed_memory();
+  if (!options.adapt.on() && !options.adapt.choose_plan) return start;
+  COPUS_TRY(start.adaptation, prepare_adaptation(options.adapt, groups, trainer));
+  start.cluster = start.adaptation->cluster;
+  if (!options.adapt.on()) start.adaptation.reset();  // the plan was all there was to decide
+  return start;
+}
+
+Result<void> make_trainer(GroupCache& groups, const RunOptions& options,
+                          const TrainerOptions& trainer, RunStart& start) {
+  reserve_for_moves(options, trainer, start);  // for this layout
+  COPUS_TRY(start.trainer, Trainer::create(groups, trainer));
+  reserve_for_moves(options, trainer, start);  // for one to move to
+  return {};
+}
+
+Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
+                            const std::function<void(const std::string&)>& say) {
+  const Comm* world = everyone(groups);
+  world->meet();  // some may come from a save
+  COPUS_TRY(const std::vector<std::string> folders, candidates(*world, options));
+  const auto vote = [&](const std::string& trouble) {
+    const std::string mine =
+        trouble.empty() ? "" : fmt::format("rank {}: {}", world->rank(), trouble);
+    world->meet();  // not all have read as much, nor as fast
+    return first_said(*world, options.trainer.device, mine);
+  };
+  std::string skipped;
+  const auto skip = [&](const std::string& folder, const std::string& why) {
+    say(fmt::format("CHECKPOINT NOT USED: {}: {}", folder, why));
+    skipped += fmt::format("{}{}: {}", skipped.empty() ? "" : "; ", folder, why);
+  };
+  for (const std::string& folder : folders) {
+    Result<CheckpointReader> reader = CheckpointReader::open(folder);
+    if (const std::string why = vote(reader ? "" : reader.error().message); !why.empty()) {
+      skip(folder, why);
+      continue;
+    }
+    // From here on all ranks have the same manifest: what does not go with it is an error of all.
+    COPUS_TRY_VOID(check_same_model(options.trainer.model, *reader));
+    COPUS_TRY_VOID(check_same_data(options, data, *reader));
+    RunOptions here = options;
+    COPUS_TRY_VOID(place(options, reader->manifest(), world->size(), here.trainer, here.adapt));
+    COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
+    COPUS_TRY_VOID(read_run_state(reader->manifest(), start));
+    reserve_for_moves(here, here.trainer, start);
+    COPUS_TRY_VOID(check_trainable(here.trainer));
+    // Before the checkpoint is read: that ranks cannot reach each other is no fault of its.
+    connected(groups, Mesh::create(groups, here.trainer.plan, here.trainer.model));
+    Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, here.trainer, *reader);
+    if (const std::string why = vote(restored ? "" : restored.error().message); !why.empty()) {
+      skip(folder, why);
+      continue;
+    }
+    start.trainer = std::move(restored).value();
+    reserve_for_moves(here, here.trainer, start);
+    start.resumed = true;
+    start.from = folder;
+    start.skipped = skipped;
+    // Newer ones that could not be used would be taken for the newest again, and outlive better
+    // ones.
+    if (world->rank() == 0) {
+      for (const std::string& newer : folders) {
+        if (newer == folder) break;
+        if (const Result<void> moved = set_aside(options.run_dir, newer); !moved) {
+          say(moved.error().message);
+        }
+      }
+    }
+    return start;
+  }
+  if (!folders.empty()) {
+    return make_error("--resume: none of the {} checkpoints in {} can be used: {}", folders.size(),
+                      options.run_dir, skipped);
+  }
+  say(fmt::format("{} has no checkpoint yet: beginning at step 0", options.run_dir));
+  TrainerOptions trainer = options.trainer;
+  COPUS_TRY(RunStart start, prepare_run(groups, options, trainer));
+  COPUS_TRY_VOID(make_trainer(groups, options, trainer, start));
+  start.resumed = true;
+  return start;
+}
+
+}  // namespace copus
