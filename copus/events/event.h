@@ -1,0 +1,169 @@
+// What a run says: one struct per event. event_json.h prints and parses all of them, and nobody else
+// reads or writes them by key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "copus/base/result.h"
+#include "copus/base/units.h"
+#include "copus/spec/cluster_spec.h"
+#include "copus/spec/parallel_plan.h"
+
+namespace copus {
+
+// Why a run, or this process's part of it, ended.
+enum class EndReason {
+  kSteps,
+  kSamples,
+  kLoss,
+  kTime,
+  kSignal,
+  kNotFinite,  // a loss or a gradient
+  kSpike,
+  kFailed,
+};
+std::string_view to_string(EndReason reason);
+Result<EndReason> parse_end_reason(std::string_view text);
+
+// The mean of `count` squared norms of gradients, each averaged over `batch` samples.
+struct NormEntry {
+  double batch = 0;
+  double value = 0;
+  double count = 1;
+  friend bool operator==(const NormEntry&, const NormEntry&) = default;
+};
+
+// A run began.
+struct StartEvent {
+  std::string model;
+  std::int64_t parameters = 0;
+  ParallelPlan plan;
+  std::int64_t ranks = 0;
+  std::string device;     // cpu, cuda
+  std::string precision;  // fp32, bf16
+  std::int64_t seq_len = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t data_tokens = 0;
+  std::optional<FlopsPerSec> peak;  // of all ranks together
+  std::string adapt;                // off, batch, full, track
+  std::optional<ClusterSpec> cluster;
+};
+
+// A run went on, in another process.
+struct RestartEvent {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  std::string from;  // the checkpoint; empty: none was there yet
+  ParallelPlan plan;
+  std::int64_t global_batch = 0;
+  std::int64_t ranks = 0;
+  std::string why;
+  std::string skipped;  // newer checkpoints that could not be used, and why; empty: none
+};
+
+struct StepEvent {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;  // consumed after it
+  std::int64_t tokens = 0;   // likewise
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  std::int64_t global_batch = 0;
+  ParallelPlan plan;
+  Seconds step_time;
+  double tokens_per_s = 0;
+  std::optional<double> mfu;  // 0 to 1
+  // The gradient noise scale, smoothed, and its 95% interval; nothing while it is not known.
+  std::optional<double> gns, gns_low, gns_high;
+  std::optional<double> g2, s;       // the step's own raw terms, where they were measured
+  std::optional<double> gns_scales;  // from the norms' weights alone
+  std::vector<NormEntry> norms;      // empty: not measured in this step
+  std::vector<NormEntry> scale_norms;
+  std::optional<double> critical_batch;
+  std::optional<double> goodput;
+  std::uint64_t data_hash = 0;  // of all samples so far
+  // Where the rank's time went.
+  Seconds tp_wait, pp_wait, dp_wait, sync_wait, optimizer;
+};
+
+// A loss on held-out samples.
+struct EvalEvent {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  std::optional<double> loss;  // nothing: it was not finite
+};
+
+enum class DecisionAction {
+  kKeep,
+  kSwitch,
+  kLater,  // whoever goes on with the run begins there
+};
+std::string_view to_string(DecisionAction action);
+
+struct DecisionEvent {
+  std::int64_t step = 0;
+  std::int64_t candidates = 0;
+  ParallelPlan best_plan;
+  std::int64_t best_global_batch = 0;
+  double gain = 0;
+  DecisionAction action = DecisionAction::kKeep;
+  std::string why;
+};
+
+// A move, made or failed.
+struct ReconfigureEvent {
+  std::int64_t step = 0;
+  ParallelPlan from, to;
+  std::int64_t global_batch_from = 0, global_batch_to = 0;
+  bool done = false;
+  std::string error;  // not done: why
+  Seconds pause;
+  Bytes bytes_moved, bytes_read;
+  Seconds groups, allocate, transfer, commit;  // the pause by phase
+};
+
+struct CheckpointEvent {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  std::string path;   // empty: it was not saved
+  std::string error;  // then: why
+  Bytes bytes;
+  Seconds copy, write;
+};
+
+struct BadStepEvent {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  std::optional<double> loss, grad_norm;  // nothing: no finite number
+  std::string action;                     // stop, skip, rollback
+  std::string from;                       // the checkpoint that the run went back to; empty: none
+  std::string why;
+};
+
+struct EndEvent {
+  EndReason reason = EndReason::kSteps;
+  std::string error;  // empty: none
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  std::optional<double> loss;  // nothing: there is none, or it is no finite number
+  std::optional<double> held_out_loss;
+  Seconds seconds;
+  double tokens_per_s = 0;
+  std::int64_t moves = 0;
+  Seconds pause;
+};
+
+using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, DecisionEvent,
+                           ReconfigureEvent, CheckpointEvent, BadStepEvent, EndEvent>;
+
+struct TimedEvent {
+  Seconds t;  // since the process of the run that wrote it began
+  Event event;
+};
+
+}  // namespace copus
