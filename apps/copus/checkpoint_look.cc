@@ -14,7 +14,6 @@
 #include "copus/base/text.h"
 #include "copus/goodput/noise_scale.h"
 #include "copus/train/checkpoint/reader.h"
-#include "copus/train/record/recorder.h"
 
 namespace copus {
 namespace {

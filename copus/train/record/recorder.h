@@ -2,8 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <cmath>
-#include <optional>
 
 #include "copus/train/record/run_directory.h"
 
@@ -26,10 +24,5 @@ class Recorder {
   RunDirectory directory_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
-
-// A number, or null where there is none or it is no number of JSON's (infinite, NaN).
-inline Json number_or_null(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
 
 }  // namespace copus
