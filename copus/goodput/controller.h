@@ -20,7 +20,7 @@ struct StepReport {
   std::int64_t step = 0;     // counted from 1
   std::int64_t samples = 0;  // consumed after it
   double loss = 0;
-  double seconds = 0;
+  Seconds time;
   std::vector<SquaredNorm> norms;        // empty: not measured in this step
   std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty likewise
 };
@@ -29,7 +29,7 @@ struct StepReport {
 struct MoveReport {
   bool done = false;  // false: the run goes on where it was
   std::string error;  // why not
-  double pause_s = 0;
+  Seconds pause;
 };
 
 struct ControllerOptions {
@@ -42,7 +42,7 @@ struct ControllerOptions {
   std::int64_t decide_every = 10;  // steps
   std::int64_t warm_steps = 2;     // after a move, steps whose time is not counted
   // What a change of batch or micro-batch in place is taken to pause, until one was made.
-  double in_place_pause_s = 0.1;
+  Seconds in_place_pause{0.1};
   // Best candidates that are tried, from one decision to the next, before a change of layout whose
   // step times are uncertain; 0: none. The steps count as training.
   std::int64_t probe = 0;
@@ -51,10 +51,10 @@ struct ControllerOptions {
 
 class Controller {
  public:
-  // `start`: where the run is. `pause_s(from, to)`: what a move of state is predicted to take;
+  // `start`: where the run is. `pause(from, to)`: what a move of state is predicted to take;
   // corrected by the moves that were made.
   Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
-             std::function<double(const Configuration&, const Configuration&)> pause_s);
+             std::function<Seconds(const Configuration&, const Configuration&)> pause);
 
   // After every step. The step's own terms, where it was measured.
   std::optional<NoiseTerms> observe(const StepReport& step);
@@ -69,14 +69,14 @@ class Controller {
   // without a message (it depends on the number of steps alone).
   static bool due(const ControllerOptions& options, std::int64_t step);
   // Where to go. A try of a candidate is a move too, and says so in `why`.
-  Decision consider(std::optional<double> remaining_s);
+  Decision consider(std::optional<Seconds> remaining);
   // What became of it. A configuration that failed is not tried again, and a failure starts the
   // dwell anew: a run that cannot be moved is not interrupted at every decision.
   // REQUIRES: decision.move, and it is the last that was made.
   void moved(const Decision& decision, const MoveReport& report);
 
   // The run stops here, and where to go is due: decided for whoever goes on.
-  void decide_for_later(std::optional<double> remaining_s) { later_ = consider(remaining_s); }
+  void decide_for_later(std::optional<Seconds> remaining) { later_ = consider(remaining); }
   const std::optional<Decision>& later() const { return later_; }
   // Where a run goes on that is saved now: not in the middle of a try.
   const Configuration& resume_at() const;
@@ -101,23 +101,23 @@ class Controller {
 
   const Candidate& find(const Configuration& at) const;
   std::optional<double> goodput(const Candidate& at) const;
-  double pause_s(const Configuration& from, const Configuration& to) const;
+  Seconds pause(const Configuration& from, const Configuration& to) const;
   Choice choice(const Candidate& candidate) const;
-  Situation situation(std::optional<double> remaining_s) const;
+  Situation situation(std::optional<Seconds> remaining) const;
 
   std::optional<Probing> plan_probing(const Situation& situation) const;
   Decision probe_next();
-  Decision finish_probing(std::optional<double> remaining_s);
+  Decision finish_probing(std::optional<Seconds> remaining);
 
   ControllerOptions options_;
   std::vector<Candidate> candidates_;  // where the run started among them
   Candidate start_, now_;
-  std::function<double(const Configuration&, const Configuration&)> predicted_pause_s_;
+  std::function<Seconds(const Configuration&, const Configuration&)> predicted_pause_;
   NoiseScale noise_, scales_noise_;
   std::int64_t unmeasured_samples_ = 0;  // since norms were taken last
   StepTimes times_;
-  double predicted_pauses_s_ = 0, measured_pauses_s_ = 0;  // of all moves of state so far
-  double in_place_pause_s_;                                // the last one, or what is assumed
+  Seconds predicted_pauses_, measured_pauses_;  // of all moves of state so far
+  Seconds in_place_pause_;                      // the last one, or what is assumed
   std::int64_t steps_here_ = 0;
   std::optional<Configuration> came_from_;
   std::vector<Configuration> refused_;  // moves that failed
@@ -132,7 +132,7 @@ class Job {
   virtual ~Job() = default;
   virtual bool done() const = 0;
   virtual Result<StepReport> step() = 0;
-  virtual std::optional<double> remaining_s() const = 0;
+  virtual std::optional<Seconds> remaining() const = 0;
   // Told of every step's outcome and of every decision, to write it down.
   virtual Result<void> observed(const StepReport& step, const std::optional<NoiseTerms>& terms,
                                 const Controller& controller) = 0;
