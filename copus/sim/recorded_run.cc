@@ -13,14 +13,14 @@ constexpr double kLong = 1e12;
 Result<void> RecordedRun::add(const Json& event, const std::string& where) {
   FieldReader fields(event, where);
   const std::string kind = fields.text("event");
-  const double t = fields.number("t", 0, kLong);
+  const Seconds t(fields.number("t", 0, kLong));
   COPUS_TRY_VOID(fields.finish());
   if (kind == "start") {
     begin_ = t;
     start_ = event;
   } else if (kind == "restart") {
     // Another process, whose clock began anew: time goes on from the last step that was seen.
-    begin_ = t - seen_s_;
+    begin_ = t - seen_;
   } else if (kind == "step") {
     return add_step(event, where);
   } else if (kind == "reconfigure" && fields.boolean_or("done", true)) {
@@ -28,7 +28,7 @@ Result<void> RecordedRun::add(const Json& event, const std::string& where) {
     COPUS_TRY(const ParallelPlan from, parse_short_name(fields.text("from")));
     COPUS_TRY(const ParallelPlan to, parse_short_name(fields.text("to")));
     if (!same_placement(from, to)) ++layout_switches_;
-    pause_s_ += fields.number_or("pause_s", 0, 0, kLong);
+    pause_ += Seconds(fields.number_or("pause_s", 0, 0, kLong));
   }
   return fields.finish();
 }
@@ -36,8 +36,8 @@ Result<void> RecordedRun::add(const Json& event, const std::string& where) {
 Result<void> RecordedRun::add_step(const Json& event, const std::string& where) {
   FieldReader fields(event, where);
   RecordedStep step;
-  step.t = fields.number("t", 0, kLong) - begin_;
-  step.seconds = fields.number("step_time_s", 0, kLong);
+  step.t = Seconds(fields.number("t", 0, kLong)) - begin_;
+  step.time = Seconds(fields.number("step_time_s", 0, kLong));
   step.loss = fields.number("loss", -kLong, kLong);
   step.samples = fields.integer("samples", 1, std::int64_t{1} << 60);
   step.global_batch = fields.integer("global_batch", 1, 1 << 30);
@@ -45,7 +45,7 @@ Result<void> RecordedRun::add_step(const Json& event, const std::string& where) 
   if (fields.has("gns")) step.gns = fields.number("gns", 0, kLong);
   COPUS_TRY_VOID(fields.finish());
   COPUS_TRY(step.plan, parse_short_name(plan));
-  seen_s_ = step.t;
+  seen_ = step.t;
   if (!steps_.empty() && steps_.back().samples >= step.samples) {
     while (!steps_.empty() && steps_.back().samples >= step.samples) steps_.pop_back();
     recent_.clear();
@@ -58,7 +58,7 @@ Result<void> RecordedRun::add_step(const Json& event, const std::string& where) 
   while (crossings_.size() < losses_.size() && recent_samples_ >= window_ &&
          step.smoothed <= losses_[crossings_.size()]) {
     crossings_.push_back(
-        {step.t, losses_[crossings_.size()], static_cast<double>(step.samples), pause_s_});
+        {step.t, losses_[crossings_.size()], static_cast<double>(step.samples), pause_});
   }
   steps_.push_back(std::move(step));
   return {};
@@ -95,9 +95,9 @@ SimOutcome RecordedRun::outcome() const {
   out.crossings = crossings_;
   out.switches = switches_;
   out.layout_switches = layout_switches_;
-  out.pause_s = pause_s_;
+  out.pause = pause_;
   if (steps_.empty()) return out;
-  out.seconds = steps_.back().t;
+  out.time = steps_.back().t;
   out.steps = static_cast<std::int64_t>(steps_.size());
   out.samples = steps_.back().samples;
   const std::size_t every = std::max<std::size_t>(1, steps_.size() / 500);
@@ -106,10 +106,10 @@ SimOutcome RecordedRun::outcome() const {
     const bool moved = i == 0 || step.plan != steps_[i - 1].plan ||
                        step.global_batch != steps_[i - 1].global_batch;
     if (moved) {
-      out.phases.push_back({step.t - step.seconds, {step.plan, step.global_batch}});
+      out.phases.push_back({step.t - step.time, {step.plan, step.global_batch}});
     }
     if (moved || i % every == 0 || i + 1 == steps_.size()) {
-      out.points.push_back({step.t, step.smoothed, static_cast<double>(step.samples), 0});
+      out.points.push_back({step.t, step.smoothed, static_cast<double>(step.samples), Seconds()});
     }
   }
   return out;

@@ -158,9 +158,9 @@ Result<StepReport> LiveJob::step() {
   COPUS_TRY(result_, trainer_.step(data_, outcome_.samples, late_ || stop_asked_.load()));
   const auto finished = Clock::now();
   StepReport report;
-  report.seconds = std::chrono::duration<double>(finished - last_).count();
+  report.time = Seconds(std::chrono::duration<double>(finished - last_).count());
   last_ = finished;
-  late_step_s_ = late_step_s_ == 0 ? report.seconds : 0.9 * late_step_s_ + 0.1 * report.seconds;
+  late_step_s_ = late_step_s_ == 0 ? report.time.v : 0.9 * late_step_s_ + 0.1 * report.time.v;
   if (result_.is_bad()) {
     COPUS_TRY_VOID(handle_bad_step());
     report.step = outcome_.steps;
@@ -280,10 +280,10 @@ Result<void> LiveJob::settle(const Controller* controller) {
 }
 
 // Time left by whichever limit comes first, at the speed of late.
-std::optional<double> LiveJob::remaining_s() const {
-  std::optional<double> left;
+std::optional<Seconds> LiveJob::remaining() const {
+  std::optional<Seconds> left;
   const auto limit = [&](double seconds) {
-    left = std::min(left.value_or(seconds), std::max(0.0, seconds));
+    left = min(left.value_or(Seconds(seconds)), Seconds(std::max(0.0, seconds)));
   };
   if (o_.steps) limit(late_step_s_ * static_cast<double>(*o_.steps - outcome_.steps));
   if (o_.samples) {
@@ -301,7 +301,7 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
   const double of_step = static_cast<double>(t.global_batch * t.seq_len);
   std::optional<double> mfu;
   if (o_.peak) {
-    mfu = 3 * t.model.forward_flops_per_token(t.seq_len) * of_step / step.seconds / o_.peak->v;
+    mfu = 3 * t.model.forward_flops_per_token(t.seq_len) * of_step / step.time.v / o_.peak->v;
   }
   const std::optional<NoiseEstimate> noise = controller.noise();
   const std::optional<NoiseEstimate> scales = controller.scales_noise();
@@ -311,19 +311,20 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
     critical_batch = o_.adapt.controller.policy.calibration * noise->gns;
   }
   phases_.add({.batch = t.global_batch,
-               .seconds = step.seconds,
+               .seconds = step.time.v,
                .loss = step.loss,
                .critical_batch = critical_batch});
   if (progress_ != nullptr) {
+    const std::optional<Seconds> left = remaining();
     progress_->step({.step = outcome_.steps,
                      .last_step = o_.steps,
                      .loss = step.loss,
-                     .tokens_per_s = of_step / step.seconds,
+                     .tokens_per_s = of_step / step.time.v,
                      .mfu = mfu,
                      .global_batch = t.global_batch,
                      .plan = plan,
                      .noise_scale = gns,
-                     .remaining_s = remaining_s()});
+                     .remaining_s = left ? std::optional(left->v) : std::nullopt});
   }
   if (recorder_ == nullptr) return {};
   // The two raw terms come from the step's first samples and its whole batch: the same at every
@@ -342,8 +343,8 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
                            {"lr", result_.lr},
                            {"global_batch", t.global_batch},
                            {"plan", plan},
-                           {"step_time_s", step.seconds},
-                           {"tokens_per_s", of_step / step.seconds},
+                           {"step_time_s", step.time.v},
+                           {"tokens_per_s", of_step / step.time.v},
                            {"mfu", number_or_null(mfu)},
                            {"gns", number_or_null(gns)},
                            {"gns_low", noise ? number_or_null(noise->low) : Json(nullptr)},
@@ -424,20 +425,20 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                                      {"transfer_s", result.transfer_s},
                                      {"commit_s", result.commit_s}}));
   }
-  return MoveReport{result.done, result.error, result.pause_s};
+  return MoveReport{result.done, result.error, Seconds(result.pause_s)};
 }
 
 std::string LiveJob::summary(const Controller& controller) const {
   if (phases_.moves() == 0) return "";
   std::string text = phases_.table();
   const StepTime start = controller.start_step_time();
-  if (const std::optional<double> gain = phases_.gain(start.seconds)) {
+  if (const std::optional<double> gain = phases_.gain(start.time.v)) {
     text += fmt::format(
         "Goodput ({}) over the run, {} of pauses in it: x{:.2f} of never having moved (by the "
         "critical "
         "batch as estimated, and {} a step at the start)\n",
         to_string(o_.adapt.controller.policy.kind), human_seconds(phases_.pause_s()), *gain,
-        human_seconds(start.seconds));
+        human_seconds(start.time.v));
   }
   return text;
 }

@@ -28,7 +28,7 @@ class LiveJob final : public Job {
 
   bool done() const override { return !outcome_.reason.empty(); }
   Result<StepReport> step() override;
-  std::optional<double> remaining_s() const override;
+  std::optional<Seconds> remaining() const override;
   Result<void> observed(const StepReport& step, const std::optional<NoiseTerms>& terms,
                         const Controller& controller) override;
   Result<void> decided(const Decision& decision) override;
