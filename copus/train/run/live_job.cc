@@ -310,20 +310,20 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
     gns = noise->gns;
     critical_batch = o_.adapt.controller.policy.calibration * noise->gns;
   }
-  phases_.add({.batch = t.global_batch,
-               .seconds = step.seconds,
-               .loss = step.loss,
-               .critical_batch = critical_batch});
+  StepEvent event;
+  event.step = outcome_.steps;
+  event.loss = step.loss;
+  event.global_batch = t.global_batch;
+  event.plan = t.plan;
+  event.step_time = Seconds(step.seconds);
+  event.tokens_per_s = of_step / step.seconds;
+  event.mfu = mfu;
+  event.gns = gns;
+  event.critical_batch = critical_batch;
+  COPUS_TRY_VOID(phases_.take({Seconds(), event}));
   if (progress_ != nullptr) {
-    progress_->step({.step = outcome_.steps,
-                     .last_step = o_.steps,
-                     .loss = step.loss,
-                     .tokens_per_s = of_step / step.seconds,
-                     .mfu = mfu,
-                     .global_batch = t.global_batch,
-                     .plan = plan,
-                     .noise_scale = gns,
-                     .remaining_s = remaining_s()});
+    progress_->set_outlook(o_.steps, [this] { return remaining_s(); });
+    COPUS_TRY_VOID(progress_->take({Seconds(), event}));
   }
   if (recorder_ == nullptr) return {};
   // The two raw terms come from the step's first samples and its whole batch: the same at every
@@ -371,7 +371,9 @@ Result<void> LiveJob::decided(const Decision& decision) {
             .dump();
   }
   from_rank_0(*trainer_.mesh().world, trainer_.options().device, command);
-  why_ = decision.why;
+  DecisionEvent event;
+  event.why = decision.why;
+  COPUS_TRY_VOID(phases_.take({Seconds(), event}));
   if (decision.move) say(fmt::format("step {}  {}", outcome_.steps, decision.why));
   return record_decision(decision, decision.move ? "switch" : "keep");
 }
@@ -396,11 +398,12 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
   const std::string plan = short_name(to.plan);
   if (result.done) {
     late_step_s_ = 0;
-    // The table has the configuration in columns of its own.
-    const std::string name = to_text(to) + ": ";
-    const std::size_t at = why_.find(name);
-    if (at != std::string::npos) why_.erase(at, name.size());
-    phases_.move(plan, to.global_batch, why_, result.pause_s);
+    ReconfigureEvent event;
+    event.to = to.plan;
+    event.global_batch_to = to.global_batch;
+    event.done = true;
+    event.pause = Seconds(result.pause_s);
+    COPUS_TRY_VOID(phases_.take({Seconds(), event}));
     outcome_.moves += 1;
     outcome_.pause_s += result.pause_s;
   } else {
