@@ -83,7 +83,6 @@ class LiveJob final : public Job {
   StepResult result_;  // of the last step
   Phases phases_;
   BadSteps bad_steps_;
-  std::string why_;  // of the decision that is being carried out
   std::uint64_t data_hash_ = 0;
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   bool late_ = false;
