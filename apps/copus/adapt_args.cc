@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, Json>> adapt_config(const AdaptOptions& optio
   out.emplace_back("caution", policy.caution);
   out.emplace_back("decide-every", options.controller.decide_every);
   out.emplace_back("dwell", policy.dwell_steps);
-  out.emplace_back("horizon", fmt::format("{}s", policy.horizon_s));
+  out.emplace_back("horizon", fmt::format("{}s", policy.horizon.v));
   out.emplace_back("probe", options.controller.probe);
   out.emplace_back("batch-range",
                    fmt::format("{}:{}", options.lowest_batch, options.highest_batch));

@@ -198,7 +198,7 @@ Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
       const SimOutcome& outcome = runs[p].back();
       to_stderr(fmt::format("seed {}  {:18} {}, {} samples, {} switches\n", seed, policies[p].name,
                             outcome.reached
-                                ? fmt::format("{:.1f} s", outcome.crossings.back().t)
+                                ? fmt::format("{:.1f} s", outcome.crossings.back().t.v)
                                 : fmt::format("not reached (loss {:.3f})", run.smoothed()),
                             outcome.samples, outcome.switches));
     }

@@ -26,7 +26,8 @@ const PolicyResult* headline(const Comparison& comparison) {
 }
 
 // 7.1 -> "7.1 s", 171 -> "2:51", 5000 -> "1:23:20".
-std::string clock(double seconds) {
+std::string clock(Seconds time) {
+  const double seconds = time.v;
   if (!std::isfinite(seconds)) return "never";
   if (seconds < 100) return fmt::format("{:.1f} s", seconds);
   const auto whole = std::llround(seconds);
@@ -46,10 +47,10 @@ std::string policies_table(const Comparison& comparison) {
   std::vector<std::vector<std::string>> rows;
   for (const PolicyResult& result : comparison.policies) {
     std::vector<std::string> row = {result.policy.name};
-    for (const Reached& reached : result.reached) row.push_back(clock(reached.seconds));
+    for (const Reached& reached : result.reached) row.push_back(clock(reached.time));
     row.push_back(fmt::format("{:.3g}", result.switches));
     row.push_back(fmt::format("{:.3g}", result.layout_switches));
-    row.push_back(result.pause_s > 0 ? human_seconds(result.pause_s) : "-");
+    row.push_back(result.pause > Seconds() ? human_seconds(result.pause) : "-");
     const bool rated = !result.policy.baseline() && !comparison.fastest.empty();
     row.push_back(rated ? gain_text(result.speedup.average) : "");
     row.push_back(rated ? gain_text(result.speedup.peak) : "");
@@ -63,7 +64,7 @@ std::string speedup_table(const Comparison& comparison, const PolicyResult& copu
   for (std::size_t l = 0; l < comparison.fastest.size(); ++l) {
     const Speedup& speedup = copus.speedup;
     rows.push_back({fmt::format("{:g}", comparison.losses[l]), comparison.fastest[l].name,
-                    clock(comparison.fastest[l].seconds), clock(copus.reached[l].seconds),
+                    clock(comparison.fastest[l].time), clock(copus.reached[l].time),
                     gain_text(speedup.by_loss[l]), fmt::format("x{:.3f}", speedup.throughput[l]),
                     fmt::format("x{:.3f}", speedup.efficiency[l]),
                     fmt::format("x{:.3f}", speedup.pauses[l])});
@@ -76,7 +77,7 @@ std::string speedup_table(const Comparison& comparison, const PolicyResult& copu
 std::string way(const PolicyResult& result) {
   std::string text;
   for (const SimPhase& phase : result.first.phases) {
-    text += fmt::format("  {:>9}  {}\n", clock(phase.begin_s), to_text(phase.at));
+    text += fmt::format("  {:>9}  {}\n", clock(phase.begin), to_text(phase.at));
   }
   return text;
 }
@@ -86,7 +87,7 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 Json phases_json(const SimOutcome& run) {
   Json all = Json::array();
   for (const SimPhase& phase : run.phases) {
-    all.push_back({{"t", phase.begin_s},
+    all.push_back({{"t", phase.begin.v},
                    {"plan", short_name(phase.at.plan)},
                    {"global_batch", phase.at.global_batch}});
   }
@@ -103,19 +104,19 @@ Json policy_json(const PolicyResult& result, bool rated) {
   Json times = Json::array();
   for (const Reached& reached : result.reached) {
     times.push_back({{"loss", reached.loss},
-                     {"seconds", number(reached.seconds)},
+                     {"seconds", number(reached.time.v)},
                      {"samples", reached.samples},
-                     {"seconds_low", number(reached.low)},
-                     {"seconds_high", number(reached.high)}});
+                     {"seconds_low", number(reached.low.v)},
+                     {"seconds_high", number(reached.high.v)}});
   }
   Json out = {{"name", result.policy.name},
               {"baseline", result.policy.baseline()},
               {"time_to_loss", times},
               {"switches", result.switches},
               {"layout_switches", result.layout_switches},
-              {"pause_s", result.pause_s},
+              {"pause_s", result.pause.v},
               {"failures", result.failures},
-              {"lost_s", result.lost_s},
+              {"lost_s", result.lost.v},
               {"phases", phases_json(result.first)}};
   if (rated && !result.policy.baseline()) {
     const Speedup& s = result.speedup;
@@ -164,8 +165,7 @@ Json compare_json(const CompareReport& report) {
     policies.push_back(policy_json(result, !comparison.fastest.empty()));
   }
   for (const FastestBaseline& base : comparison.fastest) {
-    fastest.push_back(
-        {{"loss", base.loss}, {"name", base.name}, {"seconds", number(base.seconds)}});
+    fastest.push_back({{"loss", base.loss}, {"name", base.name}, {"seconds", number(base.time.v)}});
   }
   const PolicyResult* copus = headline(comparison);
   const bool rated = copus != nullptr && !comparison.fastest.empty();

@@ -41,8 +41,8 @@ Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
     for (std::size_t i = next++; i < errors.size(); i = next++) {
       const std::size_t p = i / seeds, s = i % seeds;
       Scenario scenario = sim.scenario;
-      scenario.world.step_s = [&, seed = s + 1](const Candidate& at) {
-        return sim.scenario.world.step_s(at) * step_factor(at, sim.step_error, seed);
+      scenario.world.step_time = [&, seed = s + 1](const Candidate& at) {
+        return sim.scenario.world.step_time(at) * step_factor(at, sim.step_error, seed);
       };
       Result<SimOutcome> run = simulate(scenario, policies[p], sim.losses, s + 1);
       if (run) {

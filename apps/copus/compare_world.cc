@@ -20,9 +20,10 @@ Result<double> number(const std::string& text, const char* flag, double fallback
   return parse_number(text, flag, low, high);
 }
 
-Result<double> duration(const std::string& text, const char* flag, double fallback) {
+Result<Seconds> duration(const std::string& text, const char* flag, Seconds fallback) {
   if (text.empty()) return fallback;
-  return parse_duration(text, flag);
+  COPUS_TRY(const double seconds, parse_duration(text, flag));
+  return Seconds(seconds);
 }
 
 // Falling, and such as the curve reaches.
@@ -181,7 +182,7 @@ Result<void> resolve_published_world(const CompareArgs& args, Simulation& sim) {
              world.law.lr_exponent > 0
                  ? "1/(1 + Bcrit/B) x sqrt(B/first batch), as COPUS's LR-aware Goodput has it"
                  : "1/(1 + Bcrit/B), the critical-batch law");
-  world.step_s = [](const Candidate& at) { return at.predicted.total().v; };
+  world.step_time = [](const Candidate& at) { return at.predicted.total(); };
   return {};
 }
 
@@ -202,7 +203,7 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
                    [&](const Candidate& a, const Candidate& b) {
                      if (a.at.global_batch != b.at.global_batch)
                        return a.at.global_batch < b.at.global_batch;
-                     return sim.scenario.world.step_s(a) < sim.scenario.world.step_s(b);
+                     return sim.scenario.world.step_time(a) < sim.scenario.world.step_time(b);
                    });
   const LossCurve& curve = sim.scenario.world.curve;
   COPUS_TRY(sim.losses, resolve_losses(args.losses, curve));
@@ -226,27 +227,27 @@ Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
       "step times off by {:.0f}% from layout to layout, {:.0f}% from step to step",
       world.calibration, sim.scenario.controller.policy.calibration, human_count(world.noise_rank),
       100 * sim.step_error, 100 * world.step_jitter);
-  COPUS_TRY(const double pause_s, duration(args.pause, "--pause", 0));
+  COPUS_TRY(const Seconds pause, duration(args.pause, "--pause", Seconds()));
   const StateBytes state = {element_bytes(sim.job.options), optimizer_bytes(sim.job.options)};
-  world.pause_s = [model = sim.job.model, cluster = sim.job.cluster, state, pause_s](
-                      const Configuration& from, const Configuration& to) {
-    if (pause_s > 0 && !same_placement(from.plan, to.plan)) return pause_s;
-    return predict_pause_s(model, cluster, state, from, to);
+  world.pause = [model = sim.job.model, cluster = sim.job.cluster, state, pause](
+                    const Configuration& from, const Configuration& to) {
+    if (pause > Seconds() && !same_placement(from.plan, to.plan)) return pause;
+    return predict_pause(model, cluster, state, from, to);
   };
   sim.assume("a change of layout pauses {}",
-             pause_s > 0 ? "for " + human_seconds(pause_s)
-                         : std::string("as the reshard model predicts: bytes over links"));
+             pause > Seconds() ? "for " + human_seconds(pause)
+                               : std::string("as the reshard model predicts: bytes over links"));
   FailureOptions& f = world.failures;
-  COPUS_TRY(f.between_s, duration(args.failures_every, "--failures-every", 0));
-  COPUS_TRY(f.checkpoint_every_s, duration(args.save_every, "--save-every", f.checkpoint_every_s));
-  COPUS_TRY(f.checkpoint_s, duration(args.save_cost, "--save-cost", f.checkpoint_s));
-  COPUS_TRY(f.restart_s, duration(args.restart, "--restart", f.restart_s));
-  if (f.between_s > 0) {
+  COPUS_TRY(f.between, duration(args.failures_every, "--failures-every", Seconds()));
+  COPUS_TRY(f.checkpoint_every, duration(args.save_every, "--save-every", f.checkpoint_every));
+  COPUS_TRY(f.checkpoint, duration(args.save_cost, "--save-cost", f.checkpoint));
+  COPUS_TRY(f.restart, duration(args.restart, "--restart", f.restart));
+  if (f.between > Seconds()) {
     sim.assume(
         "a failure every {} on average, {} to restart, a checkpoint every {} that holds the run up "
         "for {}",
-        human_seconds(f.between_s), human_seconds(f.restart_s), human_seconds(f.checkpoint_every_s),
-        human_seconds(f.checkpoint_s));
+        human_seconds(f.between), human_seconds(f.restart), human_seconds(f.checkpoint_every),
+        human_seconds(f.checkpoint));
   }
   return {};
 }

@@ -61,7 +61,8 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   COPUS_TRY_VOID(integer(args.dwell, "--dwell", policy.dwell_steps, 0, kManySteps));
   COPUS_TRY_VOID(integer(args.probe, "--probe", out.probe, 0, 64));
   if (!args.horizon.empty()) {
-    COPUS_TRY(policy.horizon_s, parse_duration(args.horizon, "--horizon"));
+    COPUS_TRY(const double horizon, parse_duration(args.horizon, "--horizon"));
+    policy.horizon = Seconds(horizon);
   }
   if (out.probe > 0 && out.decide_every <= out.warm_steps) {
     return make_error(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "copus/base/result.h"
+#include "copus/base/units.h"
 
 namespace copus {
 
@@ -40,8 +41,10 @@ std::string join_or(std::span<const std::string> names);
 std::string human_count(double n);
 // 0.00123 -> "1.23 ms"; 12.3 -> "12.3 s".
 std::string human_seconds(double s);
+inline std::string human_seconds(Seconds time) { return human_seconds(time.v); }
 // 1.3e9 -> "1.21 GiB".
 std::string human_bytes(double bytes);
+inline std::string human_bytes(Bytes bytes) { return human_bytes(bytes.v); }
 
 // At most `most` bytes, whole characters, with "…" in place of what was cut.
 std::string shortened(std::string_view text, std::size_t most);

@@ -18,16 +18,16 @@ bool contains(const std::vector<Configuration>& list, const Configuration& at) {
 
 Controller::Controller(ControllerOptions options, Candidate start,
                        std::vector<Candidate> candidates,
-                       std::function<double(const Configuration&, const Configuration&)> pause_s)
+                       std::function<Seconds(const Configuration&, const Configuration&)> pause)
     : options_(options),
       candidates_(std::move(candidates)),
       start_(start),
       now_(std::move(start)),
-      predicted_pause_s_(std::move(pause_s)),
+      predicted_pause_(std::move(pause)),
       noise_(options.noise),
       scales_noise_(options.noise),
       times_(options.times),
-      in_place_pause_s_(options.in_place_pause_s) {
+      in_place_pause_(options.in_place_pause) {
   const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const Candidate& c) { return c.at == now_.at; });
   if (!listed) candidates_.push_back(now_);
@@ -35,7 +35,7 @@ Controller::Controller(ControllerOptions options, Candidate start,
 
 void Controller::observe(const StepReport& step) {
   ++steps_here_;
-  if (steps_here_ > options_.warm_steps) times_.observe(now_, step.seconds);
+  if (steps_here_ > options_.warm_steps) times_.observe(now_, step.time);
   unmeasured_samples_ += now_.at.global_batch;
   if (step.norms.empty()) return;
   const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
@@ -57,9 +57,9 @@ bool Controller::due(const ControllerOptions& options, std::int64_t step) {
   return options.policy.adapt != Adapt::kOff && step % options.decide_every == 0;
 }
 
-Decision Controller::consider(std::optional<double> remaining_s) {
-  if (probing_) return probing_->left.empty() ? finish_probing(remaining_s) : probe_next();
-  const Situation at = situation(remaining_s);
+Decision Controller::consider(std::optional<Seconds> remaining) {
+  if (probing_) return probing_->left.empty() ? finish_probing(remaining) : probe_next();
+  const Situation at = situation(remaining);
   probing_ = plan_probing(at);
   return probing_ ? probe_next() : decide(options_.policy, at);
 }
@@ -72,10 +72,10 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
     return;
   }
   if (same_placement(now_.at.plan, decision.to.plan)) {
-    in_place_pause_s_ = report.pause_s;
+    in_place_pause_ = report.pause;
   } else {
-    predicted_pauses_s_ += predicted_pause_s_(now_.at, decision.to);
-    measured_pauses_s_ += report.pause_s;
+    predicted_pauses_ += predicted_pause_(now_.at, decision.to);
+    measured_pauses_ += report.pause;
   }
   came_from_ = now_.at;
   now_ = find(decision.to);
@@ -92,22 +92,22 @@ std::optional<double> Controller::goodput(const Candidate& at) const {
   const std::optional<NoiseEstimate> estimate = noise();
   if (!estimate || !std::isfinite(estimate->gns) || estimate->gns <= 0) return std::nullopt;
   const auto batch = static_cast<double>(at.at.global_batch);
-  return copus::goodput(options_.policy.kind, batch / times_.believe(at).seconds, batch,
+  return copus::goodput(options_.policy.kind, batch / times_.believe(at).time.v, batch,
                         options_.policy.calibration * estimate->gns);
 }
 
-double Controller::pause_s(const Configuration& from, const Configuration& to) const {
-  if (same_placement(from.plan, to.plan)) return in_place_pause_s_;
-  const double ratio = predicted_pauses_s_ > 0 ? measured_pauses_s_ / predicted_pauses_s_ : 1;
-  return ratio * predicted_pause_s_(from, to);
+Seconds Controller::pause(const Configuration& from, const Configuration& to) const {
+  if (same_placement(from.plan, to.plan)) return in_place_pause_;
+  const double ratio = predicted_pauses_ > Seconds() ? measured_pauses_ / predicted_pauses_ : 1;
+  return ratio * predicted_pause_(from, to);
 }
 
 Choice Controller::choice(const Candidate& candidate) const {
-  return {candidate.at, times_.believe(candidate).seconds, times_.ratio_sd(candidate, now_),
-          pause_s(now_.at, candidate.at)};
+  return {candidate.at, times_.believe(candidate).time, times_.ratio_sd(candidate, now_),
+          pause(now_.at, candidate.at)};
 }
 
-Situation Controller::situation(std::optional<double> remaining_s) const {
+Situation Controller::situation(std::optional<Seconds> remaining) const {
   Situation at;
   at.now = choice(now_);
   for (const Candidate& candidate : candidates_) {
@@ -116,7 +116,7 @@ Situation Controller::situation(std::optional<double> remaining_s) const {
   at.noise = noise();
   at.steps_here = steps_here_;
   at.came_from = came_from_;
-  at.remaining_s = remaining_s;
+  at.remaining = remaining;
   return at;
 }
 
@@ -133,7 +133,7 @@ std::optional<Controller::Probing> Controller::plan_probing(const Situation& sit
   for (const Choice& rival : situation.choices) {
     // With one standard deviation of luck each way it would be the faster of the two.
     const bool close =
-        rival.step_s / (1 + rival.relative_sd) <= target.step_s * (1 + target.relative_sd);
+        rival.step_time / (1 + rival.relative_sd) <= target.step_time * (1 + target.relative_sd);
     if (close && rival.at.global_batch == target.at.global_batch &&
         rival.relative_sd > options_.probe_sd && !contains(probed_, rival.at) &&
         !same_placement(rival.at.plan, now_.at.plan)) {
@@ -141,15 +141,16 @@ std::optional<Controller::Probing> Controller::plan_probing(const Situation& sit
     }
   }
   std::stable_sort(rivals.begin(), rivals.end(),
-                   [](const Choice& a, const Choice& b) { return a.step_s < b.step_s; });
+                   [](const Choice& a, const Choice& b) { return a.step_time < b.step_time; });
 
   // As many as the expected saving pays for.
-  const double left_s = situation.remaining_s.value_or(options_.policy.horizon_s);
-  double budget_s = left_s * wanted.gain / (1 + wanted.gain);
+  const Seconds left = situation.remaining.value_or(options_.policy.horizon);
+  Seconds budget = left * wanted.gain / (1 + wanted.gain);
   Probing probing{now_.at, {}, {}};
   for (const Choice& rival : rivals) {
-    budget_s -= pause_s(probing.left.empty() ? now_.at : probing.left.back(), rival.at);
-    if (budget_s < 0 || static_cast<std::int64_t>(probing.left.size()) == options_.probe) break;
+    budget -= pause(probing.left.empty() ? now_.at : probing.left.back(), rival.at);
+    if (budget < Seconds() || static_cast<std::int64_t>(probing.left.size()) == options_.probe)
+      break;
     probing.left.push_back(rival.at);
   }
   if (probing.left.empty()) return std::nullopt;
@@ -175,18 +176,18 @@ Decision Controller::probe_next() {
   const StepTime believed = times_.believe(find(next));
   decision.why =
       fmt::format("{}: a try; a step is believed to take {}, give or take {:.0f}%", to_text(next),
-                  human_seconds(believed.seconds), 100 * times_.ratio_sd(find(next), now_));
+                  human_seconds(believed.time), 100 * times_.ratio_sd(find(next), now_));
   return decision;
 }
 
 // All are measured now: where to be is a matter of their Goodput and of one more pause.
-Decision Controller::finish_probing(std::optional<double> remaining_s) {
+Decision Controller::finish_probing(std::optional<Seconds> remaining) {
   const Probing done = *std::exchange(probing_, std::nullopt);
   PolicyOptions measured = options_.policy;
   measured.margin = measured.batch_margin = 0;
   measured.dwell_steps = 0;
   measured.caution = measured.noise_caution = 0;
-  Situation at = situation(remaining_s);
+  Situation at = situation(remaining);
   at.came_from.reset();  // going home undoes nothing
   std::erase_if(at.choices,
                 [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });
@@ -205,9 +206,9 @@ Json Controller::to_json() const {
   return {{"noise", noise_.to_json()},
           {"scales_noise", scales_noise_.to_json()},
           {"unmeasured_samples", unmeasured_samples_},
-          {"predicted_pauses_s", predicted_pauses_s_},
-          {"measured_pauses_s", measured_pauses_s_},
-          {"in_place_pause_s", in_place_pause_s_}};
+          {"predicted_pauses_s", predicted_pauses_.v},
+          {"measured_pauses_s", measured_pauses_.v},
+          {"in_place_pause_s", in_place_pause_.v}};
 }
 
 Result<void> Controller::restore(const Json& json, const std::string& where) {
@@ -225,9 +226,9 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
   COPUS_TRY(noise_, NoiseScale::from_json(noise, where + ": noise", options_.noise));
   COPUS_TRY(scales_noise_, NoiseScale::from_json(scales, where + ": scales_noise", options_.noise));
   unmeasured_samples_ = unmeasured;
-  predicted_pauses_s_ = predicted;
-  measured_pauses_s_ = measured;
-  in_place_pause_s_ = in_place;
+  predicted_pauses_ = Seconds(predicted);
+  measured_pauses_ = Seconds(measured);
+  in_place_pause_ = Seconds(in_place);
   return {};
 }
 

@@ -25,7 +25,7 @@ struct ControllerOptions {
   std::int64_t decide_every = 10;  // steps
   std::int64_t warm_steps = 2;     // after a move, steps whose time is not counted
   // What a change of batch or micro-batch in place is taken to pause, until one was made.
-  double in_place_pause_s = 0.1;
+  Seconds in_place_pause{0.1};
   // Best candidates that are tried, from one decision to the next, before a change of layout whose
   // step times are uncertain; 0: none. The steps count as training.
   std::int64_t probe = 0;
@@ -34,10 +34,10 @@ struct ControllerOptions {
 
 class Controller final : public Decider {
  public:
-  // `start`: where the run is. `pause_s(from, to)`: what a move of state is predicted to take;
+  // `start`: where the run is. `pause(from, to)`: what a move of state is predicted to take;
   // corrected by the moves that were made.
   Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
-             std::function<double(const Configuration&, const Configuration&)> pause_s);
+             std::function<Seconds(const Configuration&, const Configuration&)> pause);
 
   void observe(const StepReport& step) override;
   // From the whole gradient's norms and from the norms' weights together.
@@ -52,12 +52,12 @@ class Controller final : public Decider {
   static bool due(const ControllerOptions& options, std::int64_t step);
   bool due(std::int64_t step) const override { return due(options_, step); }
   // A try of a candidate is a move too, and says so in `why`.
-  Decision consider(std::optional<double> remaining_s) override;
+  Decision consider(std::optional<Seconds> remaining) override;
   // A configuration that failed is not tried again, and a failure starts the dwell anew: a run that
   // cannot be moved is not interrupted at every decision.
   void moved(const Decision& decision, const MoveReport& report) override;
-  void decide_for_later(std::optional<double> remaining_s) override {
-    later_ = consider(remaining_s);
+  void decide_for_later(std::optional<Seconds> remaining) override {
+    later_ = consider(remaining);
   }
   const std::optional<Decision>& later() const { return later_; }
   // Where a run goes on that is saved now: not in the middle of a try.
@@ -83,23 +83,23 @@ class Controller final : public Decider {
 
   const Candidate& find(const Configuration& at) const;
   std::optional<double> goodput(const Candidate& at) const;
-  double pause_s(const Configuration& from, const Configuration& to) const;
+  Seconds pause(const Configuration& from, const Configuration& to) const;
   Choice choice(const Candidate& candidate) const;
-  Situation situation(std::optional<double> remaining_s) const;
+  Situation situation(std::optional<Seconds> remaining) const;
 
   std::optional<Probing> plan_probing(const Situation& situation) const;
   Decision probe_next();
-  Decision finish_probing(std::optional<double> remaining_s);
+  Decision finish_probing(std::optional<Seconds> remaining);
 
   ControllerOptions options_;
   std::vector<Candidate> candidates_;  // where the run started among them
   Candidate start_, now_;
-  std::function<double(const Configuration&, const Configuration&)> predicted_pause_s_;
+  std::function<Seconds(const Configuration&, const Configuration&)> predicted_pause_;
   NoiseScale noise_, scales_noise_;
   std::int64_t unmeasured_samples_ = 0;  // since norms were taken last
   StepTimes times_;
-  double predicted_pauses_s_ = 0, measured_pauses_s_ = 0;  // of all moves of state so far
-  double in_place_pause_s_;                                // the last one, or what is assumed
+  Seconds predicted_pauses_, measured_pauses_;  // of all moves of state so far
+  Seconds in_place_pause_;                      // the last one, or what is assumed
   std::int64_t steps_here_ = 0;
   std::optional<Configuration> came_from_;
   std::vector<Configuration> refused_;  // moves that failed

@@ -55,12 +55,12 @@ std::vector<Candidate> all_candidates() {
   return all;
 }
 
-double one_second(const Configuration&, const Configuration&) { return 1; }
+Seconds one_second(const Configuration&, const Configuration&) { return Seconds(1); }
 
 ControllerOptions quiet_options() {
   ControllerOptions options;
   options.policy.kind = GoodputKind::kPlain;
-  options.policy.horizon_s = 1e5;
+  options.policy.horizon = Seconds(1e5);
   return options;
 }
 
@@ -69,9 +69,9 @@ class FakeJob : public Job {
  public:
   FakeJob(Configuration start, Int steps) : at_(std::move(start)), steps_(steps) {}
 
-  double truth(const Configuration& at) const {
+  Seconds truth(const Configuration& at) const {
     const auto slow = slowdown.find(to_text({at.plan, 0}));
-    return predict(at).predicted.total().v * (slow == slowdown.end() ? 1 : slow->second);
+    return predict(at).predicted.total() * (slow == slowdown.end() ? 1 : slow->second);
   }
 
   bool done() const override { return step_ >= steps_; }
@@ -81,7 +81,7 @@ class FakeJob : public Job {
     report.step = ++step_;
     samples_ += at_.global_batch;
     report.samples = samples_;
-    report.seconds = truth(at_) * scattered(0.03);
+    report.time = truth(at_) * scattered(0.03);
     // |G|^2 = 1, tr(S) = the noise scale.
     for (const double batch : {1.0, static_cast<double>(at_.global_batch)}) {
       const double value = 1 + gns(step_) / batch;
@@ -90,7 +90,7 @@ class FakeJob : public Job {
     calls += 's';
     return report;
   }
-  std::optional<double> remaining_s() const override { return std::nullopt; }
+  std::optional<Seconds> remaining() const override { return std::nullopt; }
   Result<void> observed(const StepReport& step) override {
     EXPECT_EQ(step.step, step_);
     EXPECT_EQ(controller->now(), at_);
@@ -113,10 +113,10 @@ class FakeJob : public Job {
     calls += 'm';
     asked.push_back(to);
     if (std::find(broken.begin(), broken.end(), to) != broken.end()) {
-      return MoveReport{false, "out of memory", 3};
+      return MoveReport{false, "out of memory", Seconds(3)};
     }
     at_ = to;
-    return MoveReport{true, "", pause_s};
+    return MoveReport{true, "", pause};
   }
 
   const Configuration& at() const { return at_; }
@@ -127,7 +127,7 @@ class FakeJob : public Job {
   std::function<double(Int)> gns = [](Int) { return 60; };
   std::map<std::string, double> slowdown;  // by the text of the plan at batch 0
   std::vector<Configuration> broken;       // a move there fails
-  double pause_s = 1;
+  Seconds pause{1};
   Int fails_at_step = -1;
   bool stops = false;  // its last step is not the run's
   const Controller* controller = nullptr;
@@ -157,7 +157,8 @@ std::string plan_of(const Configuration& at) { return to_text({at.plan, 0}); }
 StepReport report(Int step, double seconds, double gns, double batch) {
   // The small scatter gives the estimator something to judge its spread by.
   const double scatter = step % 2 == 0 ? 1.002 : 0.998;
-  return {step, 0, 0, seconds, {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}}, {}};
+  return {step, 0, 0, Seconds(seconds), {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}},
+          {}};
 }
 
 TEST(Drive, StepsObservesDecidesMovesAndSettlesInThisOrder) {
@@ -271,19 +272,19 @@ TEST(Controller, DoesNotCountTheFirstStepsAfterAMove) {
   options.warm_steps = 3;
   Controller warm(options, predict(pipelined(16)), all_candidates(), one_second);
   Controller cold(options, predict(pipelined(16)), all_candidates(), one_second);
-  auto run = [](Controller& controller, double first_s) {
+  auto run = [](Controller& controller, double first) {
     Int step = 0;
     auto some = [&] {
       const auto batch = static_cast<double>(controller.now().global_batch);
       for (int i = 0; i < 6; ++i) {
-        controller.observe(report(++step, i < 3 ? first_s : 0.5, 60, batch));
+        controller.observe(report(++step, i < 3 ? first : 0.5, 60, batch));
       }
     };
     some();
     Decision decision;
     decision.move = true;
     decision.to = mixed(32);
-    controller.moved(decision, {true, "", 1});
+    controller.moved(decision, {true, "", Seconds(1)});
     some();
   };
   run(warm, 0.5);
@@ -296,15 +297,15 @@ TEST(Controller, DoesNotCountTheFirstStepsAfterAMove) {
 // Decisions of a controller that has made one move of state, and stayed a while.
 class AfterAMove : public testing::Test {
  protected:
-  Decision decision(double measured_pause_s, double remaining_s) {
+  Decision decision(double measured_pause, double remaining) {
     Controller controller(quiet_options(), predict(mixed(64)), all_candidates(), one_second);
     observe(controller, 50);
     Decision first;
     first.move = true;
     first.to = pipelined(64);
-    controller.moved(first, {true, "", measured_pause_s});
+    controller.moved(first, {true, "", Seconds(measured_pause)});
     observe(controller, 50);
-    return controller.consider(remaining_s);
+    return controller.consider(Seconds(remaining));
   }
 
  private:
@@ -362,9 +363,9 @@ TEST(Controller, ComesBackToAStartThatIsNoCandidate) {
   away.move = back.move = true;
   away.to = pipelined(64);
   back.to = start;
-  controller.moved(away, {true, "", 1});
+  controller.moved(away, {true, "", Seconds(1)});
   EXPECT_EQ(controller.now(), pipelined(64));
-  controller.moved(back, {true, "", 1});
+  controller.moved(back, {true, "", Seconds(1)});
   EXPECT_EQ(controller.now(), start);
 }
 
@@ -431,7 +432,7 @@ TEST(Probing, GoesOnPastATryThatFails) {
 TEST(Probing, IsNotDoneForASavingThatDoesNotPayForIt) {
   FakeJob job(pipelined(128), 300);
   ControllerOptions options = probing_options(2);
-  options.policy.horizon_s = 2;
+  options.policy.horizon = Seconds(2);
   Controller controller(options, predict(pipelined(128)), at_batch_128(), one_second);
   ASSERT_TRUE(drive(job, controller).has_value());
   EXPECT_TRUE(job.asked.empty());

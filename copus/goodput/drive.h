@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "copus/base/result.h"
+#include "copus/base/units.h"
 #include "copus/goodput/noise_scale.h"
 #include "copus/goodput/policy.h"
 
@@ -19,7 +20,7 @@ struct StepReport {
   std::int64_t step = 0;     // counted from 1
   std::int64_t samples = 0;  // consumed after it
   double loss = 0;
-  double seconds = 0;
+  Seconds time;
   std::vector<SquaredNorm> norms;        // empty: not measured in this step
   std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty likewise
 };
@@ -28,7 +29,7 @@ struct StepReport {
 struct MoveReport {
   bool done = false;  // false: the run goes on where it was
   std::string error;  // why not
-  double pause_s = 0;
+  Seconds pause;
 };
 
 // Who decides where a run goes.
@@ -46,11 +47,11 @@ class Decider {
   // Whether a decision is due after this step.
   virtual bool due(std::int64_t step) const = 0;
   // Where to go.
-  virtual Decision consider(std::optional<double> remaining_s) = 0;
+  virtual Decision consider(std::optional<Seconds> remaining) = 0;
   // What became of it. REQUIRES: decision.move, and it is the last that was made.
   virtual void moved(const Decision& decision, const MoveReport& report) = 0;
   // The run stops here, and where to go is due: decided for whoever goes on.
-  virtual void decide_for_later(std::optional<double> remaining_s) = 0;
+  virtual void decide_for_later(std::optional<Seconds> remaining) = 0;
 };
 
 // A run that can be moved.
@@ -59,7 +60,7 @@ class Job {
   virtual ~Job() = default;
   virtual bool done() const = 0;
   virtual Result<StepReport> step() = 0;
-  virtual std::optional<double> remaining_s() const = 0;
+  virtual std::optional<Seconds> remaining() const = 0;
   // The step was the last for now, though the run is not over.
   virtual bool stopping() const { return false; }
   // Told of every step's outcome, once the decider knows it, and of every decision: to write them

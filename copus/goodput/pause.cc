@@ -66,10 +66,10 @@ std::vector<Layers> stages(const ParallelPlan& a, const ParallelPlan& b, const M
 
 }  // namespace
 
-double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
-                       const Configuration& from, const Configuration& to) {
-  constexpr double kGroups_s = 0.1;
-  if (same_placement(from.plan, to.plan)) return 0;
+Seconds predict_pause(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
+                      const Configuration& from, const Configuration& to) {
+  constexpr Seconds kGroups(0.1);
+  if (same_placement(from.plan, to.plan)) return {};
   const ParallelPlan& a = from.plan;
   const ParallelPlan& b = to.plan;
   const double experts = static_cast<double>(model.moe_layers() * model.moe.experts) *
@@ -80,14 +80,14 @@ double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const
   const auto owned = [](const ParallelPlan& plan, std::int64_t ep) {
     return plan.zero >= 1 ? share(ep, plan.dp * plan.cp) : 1.0;
   };
-  double received = 0, kept = 0;  // bytes, of the rank that has most to receive
+  Bytes received, kept;  // of the rank that has most to receive
   for (const Layers& stage : stages(a, b, model)) {
     const double held = stage.kept > 0 ? share(stage.here, stage.kept) * slice : 1;
-    double receives = 0, keeps = 0;
+    Bytes receives, keeps;
     const auto add = [&](double parameters, double held_share, double own, double own_before) {
-      receives += parameters * (state.value * (1 - held_share) +
-                                state.optimizer * own * (1 - held_share * own_before));
-      keeps += parameters * (state.value + state.optimizer * own);
+      receives += Bytes(parameters * (state.value * (1 - held_share) +
+                                      state.optimizer * own * (1 - held_share * own_before)));
+      keeps += Bytes(parameters * (state.value + state.optimizer * own));
     };
     const double part = share(stage.kept, model.layers) / static_cast<double>(b.tp);
     add(dense * part, held, owned(b, 1), owned(a, 1));
@@ -98,12 +98,12 @@ double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const
       kept = keeps;
     }
   }
-  const double link = cluster.nodes > 1
-                          ? cluster.network.node_bandwidth.v * cluster.network.efficiency /
-                                static_cast<double>(cluster.gpus_per_node)
-                          : cluster.gpu.link_bandwidth.v * cluster.gpu.link_efficiency;
-  return kGroups_s + received / link +
-         2 * kept / (cluster.gpu.memory_bandwidth.v * cluster.gpu.efficiency.memory);
+  const BytesPerSec link = cluster.nodes > 1
+                               ? cluster.network.node_bandwidth * cluster.network.efficiency /
+                                     static_cast<double>(cluster.gpus_per_node)
+                               : cluster.gpu.link_bandwidth * cluster.gpu.link_efficiency;
+  return kGroups + received / link +
+         2 * kept / (cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory);
 }
 
 }  // namespace copus

@@ -15,7 +15,7 @@ struct StateBytes {
 // a copy of all it will hold, and the groups' fixed cost. Layers and slices are compared GPU by
 // GPU; embedding and head count as spread over the layers, and experts are taken to overlap as far
 // as they can.
-double predict_pause_s(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
-                       const Configuration& from, const Configuration& to);
+Seconds predict_pause(const ModelSpec& model, const ClusterSpec& cluster, const StateBytes& state,
+                      const Configuration& from, const Configuration& to);
 
 }  // namespace copus

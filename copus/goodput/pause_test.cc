@@ -16,15 +16,15 @@ Configuration at(const char* plan) {
 
 class Pause : public ::testing::Test {
  protected:
-  double between(const char* from, const char* to) const {
-    return predict_pause_s(model_, cluster_, {}, at(from), at(to));
+  Seconds between(const char* from, const char* to) const {
+    return predict_pause(model_, cluster_, {}, at(from), at(to));
   }
   ModelSpec model_ = load_model("llama-3.2-3b").value();
   ClusterSpec cluster_ = load_cluster("1x8xH100-80GB-SXM").value();
 };
 
 TEST_F(Pause, NothingMovesNothing) {
-  EXPECT_EQ(between("dp=8,micro_batch=1", "dp=8,micro_batch=4,recompute=full"), 0);
+  EXPECT_EQ(between("dp=8,micro_batch=1", "dp=8,micro_batch=4,recompute=full"), Seconds());
 }
 
 // Every replica holds all: a stage of it is there already.
@@ -34,28 +34,28 @@ TEST_F(Pause, ToStagesIsFasterThanFromStages) {
 
 TEST_F(Pause, FollowsTheBytesAndTheLink) {
   // From a quarter to all: three quarters of 14 bytes a parameter come over the link.
-  const double bytes = 0.75 * 14 * static_cast<double>(model_.total_params());
-  const double link = cluster_.gpu.link_bandwidth.v * cluster_.gpu.link_efficiency;
-  const double pause = between("dp=2,pp=4", "dp=8");
+  const Bytes bytes(0.75 * 14 * static_cast<double>(model_.total_params()));
+  const BytesPerSec link = cluster_.gpu.link_bandwidth * cluster_.gpu.link_efficiency;
+  const Seconds pause = between("dp=2,pp=4", "dp=8");
   EXPECT_GT(pause, bytes / link);
-  EXPECT_LT(pause, 3 * bytes / link + 0.2);
+  EXPECT_LT(pause, 3 * bytes / link + Seconds(0.2));
 }
 
 // Layers 0-13 and 14-27 become 0-6, 14-20 and 7-13, 21-27: half of each rank's are elsewhere.
 TEST_F(Pause, VirtualStagesMoveHalfOfTheLayers) {
   ASSERT_EQ(model_.layers, 28);
-  const double bytes = 0.5 * 14 * static_cast<double>(model_.total_params()) / 2;
-  const double link = cluster_.gpu.link_bandwidth.v * cluster_.gpu.link_efficiency;
-  const double kept = 2 * bytes;
-  const double copied =
-      2 * kept / (cluster_.gpu.memory_bandwidth.v * cluster_.gpu.efficiency.memory);
-  EXPECT_NEAR(between("dp=4,pp=2", "dp=4,pp=2,vp=2"), 0.1 + bytes / link + copied, 1e-9);
+  const Bytes bytes(0.5 * 14 * static_cast<double>(model_.total_params()) / 2);
+  const BytesPerSec link = cluster_.gpu.link_bandwidth * cluster_.gpu.link_efficiency;
+  const Bytes kept = 2 * bytes;
+  const Seconds copied =
+      2 * kept / (cluster_.gpu.memory_bandwidth * cluster_.gpu.efficiency.memory);
+  EXPECT_NEAR(between("dp=4,pp=2", "dp=4,pp=2,vp=2").v, 0.1 + (bytes / link + copied).v, 1e-9);
 }
 
 TEST_F(Pause, ADifferentCutMovesTheLayersThatCrossIt) {
-  const double even = between("dp=4,pp=2", "dp=4,pp=2,split=14-14");
-  EXPECT_EQ(even, 0);
-  EXPECT_GT(between("dp=4,pp=2", "dp=4,pp=2,split=15-13"), 0.1);
+  const Seconds even = between("dp=4,pp=2", "dp=4,pp=2,split=14-14");
+  EXPECT_EQ(even, Seconds());
+  EXPECT_GT(between("dp=4,pp=2", "dp=4,pp=2,split=15-13"), Seconds(0.1));
   EXPECT_LT(between("dp=4,pp=2", "dp=4,pp=2,split=15-13"),
             between("dp=4,pp=2", "dp=4,pp=2,split=20-8"));
 }

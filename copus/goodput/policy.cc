@@ -45,14 +45,14 @@ class Judge {
 
   double goodput_of(const Choice& choice) const {
     const auto batch = static_cast<double>(choice.at.global_batch);
-    return goodput(options_.kind, batch / choice.step_s, batch, critical_batch());
+    return goodput(options_.kind, batch / choice.step_time.v, batch, critical_batch());
   }
 
   bool allowed(const Choice& choice) const {
     const double ratio = batch_ratio(choice);
     const double slack = 1e-9;  // 3 x 2 / 2 must not be above 3
-    return choice.at != at_.now.at && choice.step_s > 0 && ratio <= options_.growth + slack &&
-           ratio >= 1 / options_.growth - slack &&
+    return choice.at != at_.now.at && choice.step_time > Seconds() &&
+           ratio <= options_.growth + slack && ratio >= 1 / options_.growth - slack &&
            (options_.adapt == Adapt::kFull || stays(choice));
   }
 
@@ -80,7 +80,7 @@ class Judge {
       return Bar::kStepTime;
     }
     if (!(worst_gain(rated) >= 0)) return Bar::kNoise;
-    if (!(saved_s(rated) > rated.choice->pause_s)) return Bar::kPause;
+    if (!(saved(rated) > rated.choice->pause)) return Bar::kPause;
     if (at_.steps_here < dwell(rated)) return Bar::kDwell;
     return std::nullopt;
   }
@@ -90,7 +90,7 @@ class Judge {
     const Choice& to = *rated.choice;
     const auto batch = static_cast<double>(to.at.global_batch);
     const auto batch_now = static_cast<double>(at_.now.at.global_batch);
-    const double speed = batch_ratio(to) * at_.now.step_s / to.step_s;
+    const double speed = batch_ratio(to) * at_.now.step_time / to.step_time;
     const double efficiency = statistical_efficiency(batch, critical_batch()) /
                               statistical_efficiency(batch_now, critical_batch());
     std::string text = fmt::format("{}: Goodput {:+.1f}% (speed x{:.2f}, efficiency x{:.2f}",
@@ -102,11 +102,11 @@ class Judge {
   }
 
   std::string describe_pause(const Rated& rated) const {
-    const double pause_s = rated.choice->pause_s;
-    if (pause_s <= 0) return "";
+    const Seconds pause = rated.choice->pause;
+    if (pause <= Seconds()) return "";
     // In t seconds there, gain*t seconds of being here are won.
-    return fmt::format(", pays its {} in {}", human_seconds(pause_s),
-                       human_seconds(pause_s / rated.gain));
+    return fmt::format(", pays its {} in {}", human_seconds(pause),
+                       human_seconds(pause / rated.gain));
   }
 
   std::string describe_lack(const Rated& rated, Bar bar) const {
@@ -124,9 +124,8 @@ class Judge {
                            human_count(noise_.high));
       case Bar::kPause:
         return fmt::format("; its pause of {} would save only {} in the {} that {}",
-                           human_seconds(rated.choice->pause_s), human_seconds(saved_s(rated)),
-                           human_seconds(left_s()),
-                           at_.remaining_s ? "are left" : "are counted on");
+                           human_seconds(rated.choice->pause), human_seconds(saved(rated)),
+                           human_seconds(left()), at_.remaining ? "are left" : "are counted on");
       case Bar::kDwell:
         return fmt::format("; {} of {} steps here{}", at_.steps_here, dwell(rated),
                            undoes(rated.choice->at) ? " before a move is undone" : "");
@@ -168,9 +167,9 @@ class Judge {
     return efficiency(choice.at) / efficiency(at_.now.at);
   }
 
-  double left_s() const { return at_.remaining_s.value_or(options_.horizon_s); }
-  // What takes left_s() here takes less there.
-  double saved_s(const Rated& rated) const { return left_s() * rated.gain / (1 + rated.gain); }
+  Seconds left() const { return at_.remaining.value_or(options_.horizon); }
+  // What takes left() here takes less there.
+  Seconds saved(const Rated& rated) const { return left() * rated.gain / (1 + rated.gain); }
 
   // Whether the last move is taken back by this one, as a whole or in part.
   bool undoes(const Configuration& to) const {
@@ -236,8 +235,8 @@ Decision track(const PolicyOptions& options, const Situation& situation, const J
     const bool nearer = fits(choice) != fits(*best) ? fits(choice)
                         : fits(choice)              ? batch(choice) > batch(*best)
                                                     : batch(choice) < batch(*best);
-    const bool faster =
-        batch(choice) == batch(*best) && best != &situation.now && choice.step_s < best->step_s;
+    const bool faster = batch(choice) == batch(*best) && best != &situation.now &&
+                        choice.step_time < best->step_time;
     if (nearer || faster) best = &choice;
   }
   decision.to = best->at;

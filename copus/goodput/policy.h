@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "copus/base/units.h"
 #include "copus/goodput/configuration.h"
 #include "copus/goodput/efficiency.h"
 #include "copus/goodput/noise_scale.h"
@@ -38,17 +39,17 @@ struct PolicyOptions {
   // many to undo a move).
   double caution = 0.5;
   double noise_caution = 1.0;
-  // Seconds until the end of the run that are counted on where nothing says when it ends.
-  double horizon_s = 3600;
+  // Time until the end of the run that is counted on where nothing says when it ends.
+  Seconds horizon{3600};
 };
 
 // One place to be.
 struct Choice {
   Configuration at;
-  double step_s = 0;
-  // Of step_s over the current configuration's: what is uncertain in both alike does not count.
+  Seconds step_time;
+  // Of step_time over the current configuration's: what is uncertain in both alike does not count.
   double relative_sd = 0;
-  double pause_s = 0;  // to get there from the current one
+  Seconds pause;  // to get there from the current one
 };
 
 struct Situation {
@@ -57,7 +58,7 @@ struct Situation {
   std::optional<NoiseEstimate> noise;
   std::int64_t steps_here = 0;             // since the last move, or the start
   std::optional<Configuration> came_from;  // before the last move
-  std::optional<double> remaining_s;       // of the run, at the current speed
+  std::optional<Seconds> remaining;        // of the run, at the current speed
 };
 
 struct Decision {

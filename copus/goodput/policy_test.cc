@@ -34,7 +34,7 @@ PolicyOptions no_bars() {
 
 double goodput_of(const PolicyOptions& options, const Choice& choice, const Situation& situation) {
   const auto batch = static_cast<double>(choice.at.global_batch);
-  return goodput(options.kind, batch / choice.step_s, batch,
+  return goodput(options.kind, batch / choice.step_time.v, batch,
                  options.calibration * situation.noise->gns);
 }
 
@@ -65,10 +65,11 @@ Situation random_situation(std::mt19937_64& random) {
     for (Int pp = 1; dp * pp <= 8; pp *= 2) {
       for (Int batch = 16; batch <= 256; batch *= 2) {
         if (pick(3) == 0) continue;
-        const double pause_s = pick(4) == 0 ? 0 : uniform(0, 60);
-        situation.choices.push_back({configuration(dp, 8 / dp / pp, pp, batch, 1 + pick(2)),
-                                     0.1 + static_cast<double>(batch) * uniform(0.01, 0.02),
-                                     uniform(0, 0.2), pause_s});
+        const Seconds pause(pick(4) == 0 ? 0 : uniform(0, 60));
+        situation.choices.push_back(
+            {configuration(dp, 8 / dp / pp, pp, batch, 1 + pick(2)),
+             Seconds(0.1 + static_cast<double>(batch) * uniform(0.01, 0.02)), uniform(0, 0.2),
+             pause});
       }
     }
   }
@@ -78,7 +79,7 @@ Situation random_situation(std::mt19937_64& random) {
   situation.noise = estimate(uniform(5, 500), uniform(0, 0.5));
   situation.steps_here = pick(60);
   if (pick(2) == 0) situation.came_from = situation.choices[before].at;
-  if (pick(2) == 0) situation.remaining_s = uniform(0, 2000);
+  if (pick(2) == 0) situation.remaining = Seconds(uniform(0, 2000));
   return situation;
 }
 
@@ -95,8 +96,8 @@ TEST(Policy, WithNoBarsItIsTheArgmax) {
   Int moves = 0;
   for (int round = 0; round < 4000; ++round) {
     Situation situation = random_situation(random);
-    for (Choice& choice : situation.choices) choice.pause_s = 0;
-    situation.remaining_s.reset();
+    for (Choice& choice : situation.choices) choice.pause = {};
+    situation.remaining.reset();
     PolicyOptions options = no_bars();
     const PolicyOptions some = random_options(random);
     options.adapt = some.adapt;
@@ -152,8 +153,8 @@ TEST(Policy, NoMoveIsBelowItsBars) {
       EXPECT_GE(goodput_of(options, *to, other),
                 (1 - 1e-9) * goodput_of(options, situation.now, other));
     }
-    const double left_s = situation.remaining_s.value_or(options.horizon_s);
-    EXPECT_LT(left_s / (1 + gain) + to->pause_s, left_s);
+    const Seconds left = situation.remaining.value_or(options.horizon);
+    EXPECT_LT(left / (1 + gain) + to->pause, left);
     EXPECT_GE(situation.steps_here, options.dwell_steps);
     if (situation.came_from == to->at) {
       EXPECT_GE(situation.steps_here, 2 * options.dwell_steps);
@@ -168,7 +169,7 @@ TEST(Policy, TheSameSituationInAnyOrderGivesTheSameDecision) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 1000; ++round) {
     Situation situation = random_situation(random);
-    for (Choice& choice : situation.choices) choice.step_s = 0.5;  // many ties
+    for (Choice& choice : situation.choices) choice.step_time = Seconds(0.5);  // many ties
     const PolicyOptions options = random_options(random);
     const Decision first = decide(options, situation);
     std::shuffle(situation.choices.begin(), situation.choices.end(), random);
@@ -184,12 +185,12 @@ class FromPipeline : public testing::Test {
  protected:
   FromPipeline() {
     options_.kind = GoodputKind::kPlain;
-    situation_.now = {configuration(2, 1, 4, 16, 4), 0.4, 0, 0};
+    situation_.now = {configuration(2, 1, 4, 16, 4), Seconds(0.4), 0, {}};
     situation_.noise = estimate(85);
     situation_.steps_here = 100;
   }
-  Choice& offer(const Configuration& at, double step_s) {
-    situation_.choices.push_back({at, step_s, 0, 0});
+  Choice& offer(const Configuration& at, double step_time) {
+    situation_.choices.push_back({at, Seconds(step_time), 0, {}});
     return situation_.choices.back();
   }
   Decision decision() const { return decide(options_, situation_); }
@@ -237,7 +238,7 @@ TEST_F(FromPipeline, NoBatchChangeOnAnIntervalThatIsTooWide) {
 }
 
 TEST_F(FromPipeline, SaysWhatIsGainedAndWhenItPays) {
-  offer(configuration(4, 1, 2, 32, 4), 0.6).pause_s = 1.2;
+  offer(configuration(4, 1, 2, 32, 4), 0.6).pause = Seconds(1.2);
   const Decision made = decision();
   EXPECT_TRUE(made.move);
   EXPECT_EQ(made.why,
@@ -295,17 +296,17 @@ TEST_F(FromPipeline, IsSurerOfTheNoiseScaleBeforeItGoesBack) {
 
 TEST_F(FromPipeline, APauseHasToPayBeforeTheEnd) {
   Choice& choice = offer(configuration(8, 1, 1, 16), 0.3);
-  choice.pause_s = 30;
-  situation_.remaining_s = 100;  // saves 25
+  choice.pause = Seconds(30);
+  situation_.remaining = Seconds(100);  // saves 25
   EXPECT_FALSE(decision().move);
   EXPECT_NE(
       decision().why.find("its pause of 30.0 s would save only 25.0 s in the 100 s that are left"),
       std::string::npos)
       << decision().why;
-  situation_.remaining_s = 130;
+  situation_.remaining = Seconds(130);
   EXPECT_TRUE(decision().move);
-  situation_.remaining_s.reset();
-  options_.horizon_s = 100;
+  situation_.remaining.reset();
+  options_.horizon = Seconds(100);
   EXPECT_FALSE(decision().move);
 }
 
@@ -321,14 +322,15 @@ TEST_F(FromPipeline, StaysAWhileAndTwiceAsLongBeforeItGoesBack) {
   EXPECT_EQ(steps_needed(), 20);
   situation_.came_from = configuration(8, 1, 1, 32);  // that layout, at another batch
   EXPECT_EQ(steps_needed(), 40);
-  situation_.choices = {{configuration(2, 1, 4, 32), 0.4, 0, 0}};  // up, after it came down
+  situation_.choices = {
+      {configuration(2, 1, 4, 32), Seconds(0.4), 0, {}}};  // up, after it came down
   EXPECT_EQ(steps_needed(), 40);
   situation_.came_from = configuration(2, 1, 4, 8);  // up, after it went up
   EXPECT_EQ(steps_needed(), 20);
 }
 
 TEST_F(FromPipeline, TakesTheNextBestWhereTheBestLacksSomething) {
-  offer(configuration(8, 1, 1, 32), 0.5).pause_s = 1e6;
+  offer(configuration(8, 1, 1, 32), 0.5).pause = Seconds(1e6);
   const Configuration in_place = configuration(2, 1, 4, 32, 4);
   offer(in_place, 0.6);
   EXPECT_TRUE(decision().move);

@@ -37,18 +37,18 @@ Vector as_vector(const std::vector<double>& values) {
 
 }  // namespace
 
-void StepTimes::observe(const Candidate& at, double seconds) {
+void StepTimes::observe(const Candidate& at, Seconds time) {
   Measured& measured = measured_[to_text(at.at)];
   measured.at = at;
   ++measured.steps;
-  measured.recent.push_back(seconds);
+  measured.recent.push_back(time.v);
   if (measured.recent.size() > kWindow) measured.recent.erase(measured.recent.begin());
   condition();
 }
 
 StepTime StepTimes::believe(const Candidate& at) const {
   const double factor = mean(at);
-  return {factor * at.predicted.total().v, std::sqrt(covariance(at, at)) / factor};
+  return {factor * at.predicted.total(), std::sqrt(covariance(at, at)) / factor};
 }
 
 double StepTimes::ratio_sd(const Candidate& a, const Candidate& b) const {

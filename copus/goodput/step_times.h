@@ -18,7 +18,7 @@
 namespace copus {
 
 struct StepTime {
-  double seconds = 0;
+  Seconds time;
   double relative_sd = 0;  // of the belief, not of single steps
 };
 
@@ -39,7 +39,7 @@ class StepTimes {
   explicit StepTimes(StepTimeOptions options = {}) : options_(options) {}
 
   // One measured step.
-  void observe(const Candidate& at, double seconds);
+  void observe(const Candidate& at, Seconds time);
   StepTime believe(const Candidate& at) const;
   // Relative spread of the believed ratio of two step times. What the two share cancels: however
   // uncertain both are, two batches of one layout may be compared well.
@@ -49,7 +49,7 @@ class StepTimes {
   struct Measured {
     Candidate at;
     std::int64_t steps = 0;
-    std::vector<double> recent;  // a bounded window: its median is what the belief rests on
+    std::vector<double> recent;  // seconds; a bounded window, on whose median the belief rests
   };
   // All in units of the prediction.
   double prior_covariance(const Candidate& a, const Candidate& b) const;

@@ -43,15 +43,15 @@ Candidate tensor_parallel_step(Int batch) {
   return candidate(1, 8, 1, batch, {.compute = work, .tp = 2 * work, .overhead = 0.01});
 }
 
-double predicted(const Candidate& at) { return at.predicted.total().v; }
+Seconds predicted(const Candidate& at) { return at.predicted.total(); }
 
-void observe(StepTimes& times, const Candidate& at, double seconds, int steps = 30) {
-  for (int i = 0; i < steps; ++i) times.observe(at, seconds);
+void observe(StepTimes& times, const Candidate& at, Seconds time, int steps = 30) {
+  for (int i = 0; i < steps; ++i) times.observe(at, time);
 }
 
 TEST(StepTimes, BelieveThePredictionBeforeAnyStep) {
   const StepTimes times;
-  EXPECT_DOUBLE_EQ(times.believe(pipelined_step(16)).seconds, predicted(pipelined_step(16)));
+  EXPECT_EQ(times.believe(pipelined_step(16)).time, predicted(pipelined_step(16)));
   EXPECT_GT(times.believe(pipelined_step(16)).relative_sd, 0.1);
 }
 
@@ -59,7 +59,7 @@ TEST(StepTimes, BelieveWhatIsMeasured) {
   StepTimes times;
   const Candidate here = pipelined_step(16);
   observe(times, here, 1.5 * predicted(here));
-  EXPECT_NEAR(times.believe(here).seconds, 1.5 * predicted(here), 0.03 * predicted(here));
+  EXPECT_NEAR(times.believe(here).time / predicted(here), 1.5, 0.03);
   EXPECT_LT(times.believe(here).relative_sd, 0.03);
 }
 
@@ -67,7 +67,7 @@ TEST(StepTimes, AnotherBatchOfTheLayoutFollows) {
   StepTimes times;
   const Candidate here = pipelined_step(16), there = pipelined_step(32);
   observe(times, here, 1.5 * predicted(here));
-  EXPECT_NEAR(times.believe(there).seconds, 1.5 * predicted(there), 0.1 * predicted(there));
+  EXPECT_NEAR(times.believe(there).time / predicted(there), 1.5, 0.1);
   EXPECT_GT(times.believe(there).relative_sd, times.believe(here).relative_sd);
   EXPECT_LT(times.believe(there).relative_sd, StepTimes().believe(there).relative_sd / 2);
 }
@@ -76,7 +76,7 @@ TEST(StepTimes, ALayoutFollowsInThePartsThatItSharesAlone) {
   StepTimes times;
   const Candidate here = data_parallel_step(256), there = tensor_parallel_step(256);
   observe(times, here, 1.5 * predicted(here));
-  const double ratio = times.believe(there).seconds / predicted(there);
+  const double ratio = times.believe(there).time / predicted(there);
   // A third of it is compute; the traffic is not known to be slow.
   EXPECT_GT(ratio, 1.08);
   EXPECT_LT(ratio, 1.25);
@@ -85,25 +85,24 @@ TEST(StepTimes, ALayoutFollowsInThePartsThatItSharesAlone) {
 
 TEST(StepTimes, LearnAMachineWhoseReductionsAreSlow) {
   // On this machine the gradient reduction takes three times what was predicted.
-  auto truth = [](const Candidate& at) { return predicted(at) + 2 * at.predicted.dp.v; };
+  auto truth = [](const Candidate& at) { return predicted(at) + 2 * at.predicted.dp; };
   StepTimes times;
   const Candidate third = candidate(4, 1, 2, 64, {.compute = 1, .pipeline = 0.1, .dp = 0.2});
   const double error_before = std::abs(predicted(third) / truth(third) - 1);
   for (const Int batch : {16, 128})
     observe(times, data_parallel_step(batch), truth(data_parallel_step(batch)));
   EXPECT_GT(error_before, 0.2);
-  EXPECT_NEAR(times.believe(third).seconds / truth(third), 1, 0.06);
-  EXPECT_NEAR(times.believe(data_parallel_step(64)).seconds / truth(data_parallel_step(64)), 1,
-              0.04);
+  EXPECT_NEAR(times.believe(third).time / truth(third), 1, 0.06);
+  EXPECT_NEAR(times.believe(data_parallel_step(64)).time / truth(data_parallel_step(64)), 1, 0.04);
 }
 
 TEST(StepTimes, AnOutlierDoesNotMoveIt) {
   StepTimes times;
   const Candidate here = pipelined_step(16);
   observe(times, here, predicted(here), 10);
-  const double before = times.believe(here).seconds;
+  const Seconds before = times.believe(here).time;
   times.observe(here, 50 * predicted(here));
-  EXPECT_NEAR(times.believe(here).seconds, before, 1e-3 * before);
+  EXPECT_NEAR(times.believe(here).time / before, 1, 1e-3);
 }
 
 TEST(StepTimes, OldStepsAreForgotten) {
@@ -111,7 +110,7 @@ TEST(StepTimes, OldStepsAreForgotten) {
   const Candidate here = pipelined_step(16);
   observe(times, here, predicted(here), 100);
   observe(times, here, 2 * predicted(here), 30);
-  EXPECT_NEAR(times.believe(here).seconds, 2 * predicted(here), 0.1 * predicted(here));
+  EXPECT_NEAR(times.believe(here).time / predicted(here), 2, 0.1);
 }
 
 TEST(StepTimes, SpreadShrinksWithSteps) {
@@ -131,7 +130,7 @@ TEST(StepTimes, OrderOfObservationDoesNotMatter) {
                                          pipelined_step(16), tensor_parallel_step(32)};
   struct Step {
     std::size_t place;
-    double seconds;
+    Seconds time;
   };
   std::mt19937_64 random(7);
   std::normal_distribution<double> noise(1.3, 0.1);
@@ -141,24 +140,24 @@ TEST(StepTimes, OrderOfObservationDoesNotMatter) {
   }
   auto believed = [&] {
     StepTimes times;
-    for (const Step& step : steps) times.observe(places[step.place], step.seconds);
+    for (const Step& step : steps) times.observe(places[step.place], step.time);
     return times.believe(pipelined_step(128));
   };
   const StepTime first = believed();
   for (int round = 0; round < 10; ++round) {
     std::shuffle(steps.begin(), steps.end(), random);
-    EXPECT_DOUBLE_EQ(believed().seconds, first.seconds);
+    EXPECT_DOUBLE_EQ(believed().time.v, first.time.v);
     EXPECT_DOUBLE_EQ(believed().relative_sd, first.relative_sd);
   }
 }
 
 TEST(StepTimes, NeverBelievesInNoTime) {
   StepTimes times;
-  observe(times, pipelined_step(16), 1e-6);
+  observe(times, pipelined_step(16), microseconds(1));
   observe(times, data_parallel_step(16), 3 * predicted(data_parallel_step(16)));
   for (const Candidate& at : {pipelined_step(16), pipelined_step(4096), data_parallel_step(256),
                               tensor_parallel_step(8), tensor_parallel_step(4096)}) {
-    EXPECT_GT(times.believe(at).seconds, 0.04 * predicted(at));
+    EXPECT_GT(times.believe(at).time, 0.04 * predicted(at));
     EXPECT_TRUE(std::isfinite(times.believe(at).relative_sd));
   }
 }

@@ -51,19 +51,19 @@ class Machine {
         candidate.predicted.pipeline = Seconds(at.bubble);
         candidate.predicted.dp = Seconds(at.reduction);
         candidates_.push_back(candidate);
-        truth_.push_back(own * (compute * work + fixed * (at.bubble + at.reduction)));
+        truth_.emplace_back(own * (compute * work + fixed * (at.bubble + at.reduction)));
       }
     }
   }
 
   const std::vector<Candidate>& candidates() const { return candidates_; }
-  double truth(std::size_t i) const { return truth_[i]; }
+  Seconds truth(std::size_t i) const { return truth_[i]; }
   std::size_t index(const Configuration& at) const {
     const auto found = std::find_if(candidates_.begin(), candidates_.end(),
                                     [&](const Candidate& candidate) { return candidate.at == at; });
     return static_cast<std::size_t>(found - candidates_.begin());
   }
-  double step(std::size_t i) {
+  Seconds step(std::size_t i) {
     return truth_[i] * (1 + step_noise_ * std::normal_distribution<double>()(random_));
   }
 
@@ -71,7 +71,7 @@ class Machine {
   std::mt19937_64 random_;
   double step_noise_;
   std::vector<Candidate> candidates_;
-  std::vector<double> truth_;
+  std::vector<Seconds> truth_;
 };
 
 struct Move {
@@ -115,8 +115,9 @@ Trajectory run(Machine& machine, const PolicyOptions& options, const NoiseAt& no
     situation.choices.clear();
     for (const Candidate& candidate : candidates) {
       const bool stays = same_placement(candidate.at.plan, candidates[now].at.plan);
-      situation.choices.push_back({candidate.at, times.believe(candidate).seconds,
-                                   times.ratio_sd(candidate, candidates[now]), stays ? 0.1 : 30});
+      situation.choices.push_back({candidate.at, times.believe(candidate).time,
+                                   times.ratio_sd(candidate, candidates[now]),
+                                   Seconds(stays ? 0.1 : 30)});
     }
     situation.now = situation.choices[now];
     situation.noise = noise(step);
@@ -156,7 +157,7 @@ double share_of_best(const Machine& machine, const Trajectory& trajectory,
     const double critical = options.calibration * truth(static_cast<Int>(i + 1) * kDecideEvery);
     auto goodput_at = [&](const Configuration& at) {
       const auto batch = static_cast<double>(at.global_batch);
-      return goodput(options.kind, batch / machine.truth(machine.index(at)), batch, critical);
+      return goodput(options.kind, batch / machine.truth(machine.index(at)).v, batch, critical);
     };
     double best = 0;
     for (const Candidate& candidate : machine.candidates()) {
@@ -193,14 +194,14 @@ TEST(Trajectory, WithNoBarsAndNoNoiseItIsAtTheArgmaxAfterEachDecision) {
   options.caution = options.noise_caution = 0;
   options.dwell_steps = 0;
   options.growth = 1000;
-  options.horizon_s = kInfinity;
+  options.horizon = Seconds(kInfinity);
   for (const auto& truth : {growing, constant, falling}) {
     const Trajectory trajectory = run(machine, options, noisy(truth, 0, 1));
     for (std::size_t i = 0; i < trajectory.at.size(); ++i) {
       const double critical = 2 * truth(static_cast<Int>(i + 1) * kDecideEvery);
       auto goodput_at = [&](const Configuration& at) {
         const auto batch = static_cast<double>(at.global_batch);
-        return goodput(options.kind, batch / machine.truth(machine.index(at)), batch, critical);
+        return goodput(options.kind, batch / machine.truth(machine.index(at)).v, batch, critical);
       };
       for (const Candidate& candidate : machine.candidates()) {
         EXPECT_GE(goodput_at(trajectory.at[i]), (1 - 1e-12) * goodput_at(candidate.at));

@@ -9,9 +9,9 @@
 namespace copus {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr Seconds kNever(std::numeric_limits<double>::infinity());
 
-double seconds_to(const SimOutcome& run, std::size_t loss) {
+Seconds time_to(const SimOutcome& run, std::size_t loss) {
   return loss < run.crossings.size() ? run.crossings[loss].t : kNever;
 }
 
@@ -23,7 +23,7 @@ const SimOutcome* fastest_run(const std::vector<Policy>& policies,
   for (std::size_t p = 0; p < policies.size(); ++p) {
     if (!policies[p].baseline() || loss >= runs[p][seed].crossings.size()) continue;
     const bool faster =
-        fastest == nullptr || seconds_to(runs[p][seed], loss) < seconds_to(*fastest, loss);
+        fastest == nullptr || time_to(runs[p][seed], loss) < time_to(*fastest, loss);
     if (faster) fastest = &runs[p][seed];
   }
   return fastest;
@@ -49,8 +49,8 @@ Speedup speedup_of(const std::vector<Policy>& policies,
       const SimPoint& theirs = base->crossings[l];
       percent.push_back(100 * (theirs.t / ours.t - 1));
       by_seed[s].push_back(percent.back());
-      const double moving = ours.t - ours.pauses_s, their_moving = theirs.t - theirs.pauses_s;
-      throughput.push_back(ours.samples / moving / (theirs.samples / their_moving));
+      const Seconds moving = ours.t - ours.pauses, their_moving = theirs.t - theirs.pauses;
+      throughput.push_back(ours.samples / moving.v / (theirs.samples / their_moving.v));
       efficiency.push_back(theirs.samples / ours.samples);
       pauses.push_back((moving / ours.t) / (their_moving / theirs.t));
     }
@@ -71,7 +71,7 @@ Speedup speedup_of(const std::vector<Policy>& policies,
   out.average = mean(averages);
   out.low = *std::min_element(averages.begin(), averages.end());
   out.high = *std::max_element(averages.begin(), averages.end());
-  out.peak = -kNever;
+  out.peak = -kNever.v;
   for (const double percent : out.by_loss) {
     if (std::isfinite(percent)) out.peak = std::max(out.peak, percent);
   }
@@ -88,16 +88,16 @@ PolicyResult summarise(const Policy& policy, const std::vector<SimOutcome>& runs
     out.switches += static_cast<double>(run.switches) / n;
     out.layout_switches += static_cast<double>(run.layout_switches) / n;
     out.failures += static_cast<double>(run.failures) / n;
-    out.pause_s += run.pause_s / n;
-    out.lost_s += run.lost_s / n;
+    out.pause += run.pause / n;
+    out.lost += run.lost / n;
   }
   for (std::size_t l = 0; l < losses.size(); ++l) {
-    Reached reached{losses[l], 0, kNever, 0, 0};
+    Reached reached{losses[l], Seconds(), kNever, Seconds(), 0};
     for (const SimOutcome& run : runs) {
-      const double seconds = seconds_to(run, l);
-      reached.seconds += seconds / n;
-      reached.low = std::min(reached.low, seconds);
-      reached.high = std::max(reached.high, seconds);
+      const Seconds time = time_to(run, l);
+      reached.time += time / n;
+      reached.low = min(reached.low, time);
+      reached.high = max(reached.high, time);
       if (l < run.crossings.size()) reached.samples += run.crossings[l].samples / n;
     }
     out.reached.push_back(reached);
@@ -119,9 +119,9 @@ Comparison compare(const std::vector<Policy>& policies,
   for (std::size_t l = 0; l < losses.size(); ++l) {
     FastestBaseline fastest{losses[l], "", kNever};
     for (const PolicyResult& result : out.policies) {
-      if (result.policy.baseline() && result.reached[l].seconds < fastest.seconds) {
+      if (result.policy.baseline() && result.reached[l].time < fastest.time) {
         fastest.name = result.policy.name;
-        fastest.seconds = result.reached[l].seconds;
+        fastest.time = result.reached[l].time;
       }
     }
     if (!fastest.name.empty()) out.fastest.push_back(fastest);

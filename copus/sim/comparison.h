@@ -11,8 +11,8 @@ namespace copus {
 
 struct Reached {
   double loss = 0;
-  double seconds = 0;        // mean over seeds; infinite where a run did not get there
-  double low = 0, high = 0;  // over seeds
+  Seconds time;       // mean over seeds; infinite where a run did not get there
+  Seconds low, high;  // over seeds
   double samples = 0;
 };
 
@@ -30,7 +30,9 @@ struct Speedup {
 struct PolicyResult {
   Policy policy;
   std::vector<Reached> reached;
-  double switches = 0, layout_switches = 0, pause_s = 0, failures = 0, lost_s = 0;  // means
+  // Means over seeds.
+  double switches = 0, layout_switches = 0, failures = 0;
+  Seconds pause, lost;
   Speedup speedup;
   SimOutcome first;  // of the first seed, to draw
 };
@@ -38,7 +40,7 @@ struct PolicyResult {
 struct FastestBaseline {
   double loss = 0;
   std::string name;  // by mean time
-  double seconds = 0;
+  Seconds time;
 };
 
 struct Comparison {

@@ -11,10 +11,11 @@ namespace copus {
 namespace {
 
 // Round in people's units, from the one to the other.
-std::vector<double> ticks_between(double from, double to) {
+std::vector<Seconds> ticks_between(Seconds from, Seconds to) {
   constexpr std::array<double, 6> kOfSixty = {1, 2, 5, 10, 20, 30};
-  std::vector<double> ticks;
-  const auto add = [&](double tick) {
+  std::vector<Seconds> ticks;
+  const auto add = [&](double seconds) {
+    const Seconds tick(seconds);
     if (tick >= from && tick <= to) ticks.push_back(tick);
   };
   for (int decade = -9; decade < 0; ++decade) {
@@ -22,13 +23,14 @@ std::vector<double> ticks_between(double from, double to) {
   }
   for (const double tick : kOfSixty) add(tick);
   for (const double tick : kOfSixty) add(60 * tick);
-  for (double decade = 1; 3600 * decade <= to; decade *= 10) {
+  for (double decade = 1; 3600 * decade <= to.v; decade *= 10) {
     for (const double tick : {1, 2, 5}) add(3600 * tick * decade);
   }
   return ticks;
 }
 
-std::string tick_name(double seconds) {
+std::string tick_name(Seconds tick) {
+  const double seconds = tick.v;
   if (seconds < 0.9) return fmt::format("{:g} ms", seconds * 1e3);
   if (seconds < 59) return fmt::format("{:g} s", seconds);
   if (seconds < 3599) return fmt::format("{:g} min", seconds / 60);
@@ -61,33 +63,33 @@ void draw_line(SvgPage& page, const DrawnPolicy& drawn, const std::string& path)
 }
 
 TimeAxis::TimeAxis(const std::vector<DrawnPolicy>& all, std::size_t losses) {
-  double first = INFINITY, fastest = INFINITY, slowest = 0;
+  Seconds first(INFINITY), fastest(INFINITY), slowest;
   for (const DrawnPolicy& drawn : all) {
     const SimOutcome& run = drawn.run();
-    if (!run.crossings.empty() && run.crossings.front().t > 0) {
-      first = std::min(first, run.crossings.front().t);
+    if (!run.crossings.empty() && run.crossings.front().t > Seconds()) {
+      first = min(first, run.crossings.front().t);
     }
-    if (run.points.empty() || !(run.points.back().t > 0)) continue;
-    const double end = run.points.back().t;
-    if (run.crossings.size() == losses) fastest = std::min(fastest, end);
-    slowest = std::max(slowest, end);
+    if (run.points.empty() || !(run.points.back().t > Seconds())) continue;
+    const Seconds end = run.points.back().t;
+    if (run.crossings.size() == losses) fastest = min(fastest, end);
+    slowest = max(slowest, end);
   }
-  if (slowest <= 0) return;
+  if (slowest <= Seconds()) return;
   // Before, the loss falls straight down; who takes four times as long is not in the race.
   constexpr double kBefore = 6, kAfter = 4;
-  to = 1.05 * std::min(slowest, kAfter * fastest);
-  from = std::min(first, to) / kBefore;
+  to = 1.05 * min(slowest, kAfter * fastest);
+  from = min(first, to) / kBefore;
 }
 
-double TimeAxis::x(double t) const {
-  const double share = std::log(std::max(t, from) / from) / std::log(to / from);
+double TimeAxis::x(Seconds t) const {
+  const double share = std::log(max(t, from) / from) / std::log(to / from);
   return kPlotX + kPlotWidth * std::min(share, 1.0);
 }
 
 void TimeAxis::draw(SvgPage& page, double top, double height, bool named) const {
   constexpr double kNameWidth = 44;  // of the longest name: closer ones would touch
   double last_name = -kNameWidth;
-  for (const double tick : ticks_between(from, to)) {
+  for (const Seconds tick : ticks_between(from, to)) {
     page.add("<path d='M{:.1f} {}v{}' class='grid'/>\n", x(tick), top, height);
     if (!named || x(tick) - last_name < kNameWidth) continue;
     page.text(x(tick), top + height + 17, tick_name(tick), "text-anchor='middle' class='small'");
@@ -95,9 +97,10 @@ void TimeAxis::draw(SvgPage& page, double top, double height, bool named) const 
   }
 }
 
-std::string time_text(double seconds) {
+std::string time_text(Seconds time) {
+  const double seconds = time.v;
   if (!std::isfinite(seconds)) return "not reached";
-  if (seconds < 60) return human_seconds(seconds);
+  if (seconds < 60) return human_seconds(time);
   return seconds < 3600 ? fmt::format("{:.1f} min", seconds / 60)
                         : fmt::format("{:.2f} h", seconds / 3600);
 }

@@ -51,14 +51,14 @@ std::vector<NamedLayout> layouts_of(const SimOutcome& run, const TimeAxis& time)
   std::vector<NamedLayout> all;
   const SimPhase* before = nullptr;
   for (const SimPhase& phase : run.phases) {
-    if (phase.begin_s > time.to) break;
+    if (phase.begin > time.to) break;
     const bool moved = before == nullptr || !same_placement(before->at.plan, phase.at.plan);
     before = &phase;
     if (!moved) continue;
-    if (phase.begin_s <= time.from) all.clear();
+    if (phase.begin <= time.from) all.clear();
     std::string name = short_name(phase.at.plan);
     name = name.substr(0, name.find(".split"));  // as long as the list of stages
-    all.push_back({time.x(phase.begin_s), shortened(name, 34)});
+    all.push_back({time.x(phase.begin), shortened(name, 34)});
   }
   // From the right: a name lies above those whose lines would cross it.
   for (std::size_t i = all.size(); i-- > 0;) {
@@ -90,14 +90,14 @@ void draw_steps(SvgPage& page, const std::vector<DrawnPolicy>& all, const TimeAx
     const double lane = kLane * (place % 2 == 0 ? lanes : -lanes);
     std::string path;
     for (const SimPhase& phase : drawn->run().phases) {
-      if (phase.begin_s > time.to) break;
-      const double x = time.x(phase.begin_s);
+      if (phase.begin > time.to) break;
+      const double x = time.x(phase.begin);
       const double y = axis.y(static_cast<double>(phase.at.global_batch)) + lane;
-      if (phase.begin_s <= time.from) path.clear();
+      if (phase.begin <= time.from) path.clear();
       path +=
           path.empty() ? fmt::format("M{:.1f} {:.1f}", x, y) : fmt::format("H{:.1f}V{:.1f}", x, y);
     }
-    draw_line(page, *drawn, path + fmt::format("H{:.1f}", time.x(drawn->run().seconds)));
+    draw_line(page, *drawn, path + fmt::format("H{:.1f}", time.x(drawn->run().time)));
   }
 }
 

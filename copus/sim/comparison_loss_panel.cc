@@ -69,7 +69,7 @@ std::string path_of(const SimOutcome& run, const TimeAxis& time, const LossAxis&
 }
 
 // Where the run of the first seed got to a loss.
-std::optional<double> crossing(const DrawnPolicy& drawn, std::size_t loss) {
+std::optional<Seconds> crossing(const DrawnPolicy& drawn, std::size_t loss) {
   const std::vector<SimPoint>& all = drawn.run().crossings;
   if (loss >= all.size()) return std::nullopt;
   return all[loss].t;
@@ -90,7 +90,7 @@ void draw_speedups(SvgPage& page, const Comparison& comparison, const std::vecto
     if (main == nullptr || base == comparison.fastest.end()) continue;
     double front = kPlotEnd;
     for (const DrawnPolicy* drawn : in_drawing_order(all)) {
-      const std::optional<double> t = crossing(*drawn, l);
+      const std::optional<Seconds> t = crossing(*drawn, l);
       if (!t) continue;
       front = std::min(front, time.x(*t));
       if (!drawn->main && drawn->result->policy.name != base->name) continue;

@@ -34,16 +34,16 @@ void draw_line(SvgPage& page, const DrawnPolicy& drawn, const std::string& path)
 
 // Of both panels. Logarithmic: the last loss takes a hundred times as long as the first.
 struct TimeAxis {
-  double from = 1, to = 10;  // seconds
+  Seconds from{1}, to{10};
 
   TimeAxis(const std::vector<DrawnPolicy>& all, std::size_t losses);
   // On the edge where `t` lies beyond it.
-  double x(double t) const;
+  double x(Seconds t) const;
   void draw(SvgPage& page, double top, double height, bool named) const;
 };
 
 // "4.31 h".
-std::string time_text(double seconds);
+std::string time_text(Seconds time);
 
 void draw_loss_panel(SvgPage& page, const Comparison& comparison,
                      const std::vector<DrawnPolicy>& all, const TimeAxis& time);

@@ -91,7 +91,7 @@ double draw_legend(SvgPage& page, const Comparison& comparison,
     draw_line(page, drawn, fmt::format("M{} {}h26", kLegendX, y - 4.5));
     page.text(kLegendX + 36, y, shortened(drawn.result->policy.name, 22));
     if (drawn.result->reached.empty()) continue;
-    page.text(kLegendEnd, y, time_text(drawn.result->reached.back().seconds),
+    page.text(kLegendEnd, y, time_text(drawn.result->reached.back().time),
               "text-anchor='end' class='small'");
   }
   return y;

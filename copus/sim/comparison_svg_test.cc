@@ -75,7 +75,7 @@ TEST(ComparisonSvg, SaysTheSpeedups) {
 }
 
 TEST(ComparisonSvg, NamesEachLayoutWhereItBegins) {
-  Scenario scenario = quiet_scenario(0);
+  Scenario scenario = quiet_scenario(Seconds());
   PolicyOptions& policy = scenario.controller.policy;
   policy.margin = policy.batch_margin = 0;
   policy.noise_caution = 0;
@@ -91,7 +91,7 @@ TEST(ComparisonSvg, NamesEachLayoutWhereItBegins) {
   for (int i = 0; i < 12; ++i) {
     Configuration at = scenario.candidates[static_cast<std::size_t>(i % 3)].at;
     at.global_batch = 16 << (i / 3);
-    run.phases.push_back({run.seconds * (0.3 + 0.05 * i), at});
+    run.phases.push_back({run.time * (0.3 + 0.05 * i), at});
   }
   const std::string crowded = comparison_svg(comparison, "title");
   expect_valid_svg(crowded);
@@ -102,7 +102,7 @@ TEST(ComparisonSvg, NamesEachLayoutWhereItBegins) {
   // More than there is room for have a line alone.
   for (int i = 0; i < 300; ++i) {
     const Configuration& at = scenario.candidates[static_cast<std::size_t>(i % 3)].at;
-    run.phases.push_back({run.seconds * (0.9 + 0.0003 * i), at});
+    run.phases.push_back({run.time * (0.9 + 0.0003 * i), at});
   }
   const std::string thicket = comparison_svg(comparison, "title");
   expect_valid_svg(thicket);

@@ -11,17 +11,18 @@ namespace {
 
 const std::vector<Policy> kPolicies = parse_policies({"static", "copus"}, {16, 64}).value();
 
-// To losses 4 and 3, as far as given: seconds and samples, `pauses_s` of them at the last.
-SimOutcome run(const std::vector<std::pair<double, double>>& crossings, double pauses_s = 0) {
+// To losses 4 and 3, as far as given: seconds and samples, `pauses` of the seconds at the last.
+SimOutcome run(const std::vector<std::pair<double, double>>& crossings, double pauses = 0) {
   SimOutcome out;
   for (const auto& [seconds, samples] : crossings) {
-    out.crossings.push_back({seconds, 4.0 - static_cast<double>(out.crossings.size()), samples, 0});
+    out.crossings.push_back(
+        {Seconds(seconds), 4.0 - static_cast<double>(out.crossings.size()), samples, Seconds()});
   }
   if (!out.crossings.empty()) {
-    out.crossings.back().pauses_s = pauses_s;
-    out.seconds = out.crossings.back().t;
+    out.crossings.back().pauses = Seconds(pauses);
+    out.time = out.crossings.back().t;
   }
-  out.pause_s = pauses_s;
+  out.pause = Seconds(pauses);
   out.reached = crossings.size() == 2;
   return out;
 }
@@ -33,7 +34,7 @@ TEST(Compare, SpeedupIsOverTheBaselineThatIsFirstAtEachLoss) {
       {4, 3});
   ASSERT_EQ(all.fastest.size(), 2U);
   EXPECT_EQ(all.fastest[0].name, "static:16");
-  EXPECT_EQ(all.fastest[0].seconds, 10);
+  EXPECT_EQ(all.fastest[0].time, Seconds(10));
   EXPECT_EQ(all.fastest[1].name, "static:64");
   const Speedup& copus = all.policies[2].speedup;
   EXPECT_NEAR(copus.by_loss[0], 25, 1e-9);
@@ -55,10 +56,10 @@ TEST(Compare, SpreadIsOverSeedsEachWithItsOwnBaseline) {
   EXPECT_NEAR(copus.speedup.low, 10, 1e-9);   // 11 / 10
   EXPECT_NEAR(copus.speedup.high, 25, 1e-9);  // 10 / 8
   EXPECT_NEAR(copus.speedup.average, 17.5, 1e-9);
-  EXPECT_EQ(copus.reached[0].seconds, 9);
-  EXPECT_EQ(copus.reached[0].low, 8);
-  EXPECT_EQ(copus.reached[0].high, 10);
-  EXPECT_EQ(all.fastest[0].seconds, 11);  // by mean; equal: the first
+  EXPECT_EQ(copus.reached[0].time, Seconds(9));
+  EXPECT_EQ(copus.reached[0].low, Seconds(8));
+  EXPECT_EQ(copus.reached[0].high, Seconds(10));
+  EXPECT_EQ(all.fastest[0].time, Seconds(11));  // by mean; equal: the first
 }
 
 TEST(Compare, ThroughputEfficiencyAndPausesMultiplyToTheSpeedup) {
@@ -91,8 +92,8 @@ TEST(Compare, ThroughputEfficiencyAndPausesMultiplyToTheSpeedup) {
 TEST(Compare, WhoNeverGetsThereTakesForeverAndHasNoAverage) {
   const Comparison all = compare(
       kPolicies, {{run({{10, 100}, {40, 300}})}, {run({{15, 90}})}, {run({{8, 90}})}}, {4, 3});
-  EXPECT_EQ(all.policies[1].reached[1].seconds, INFINITY);
-  EXPECT_EQ(all.policies[2].reached[1].seconds, INFINITY);
+  EXPECT_EQ(all.policies[1].reached[1].time, Seconds(INFINITY));
+  EXPECT_EQ(all.policies[2].reached[1].time, Seconds(INFINITY));
   EXPECT_EQ(all.fastest[1].name, "static:16");
   const Speedup& copus = all.policies[2].speedup;
   EXPECT_NEAR(copus.by_loss[0], 25, 1e-9);
@@ -105,7 +106,7 @@ TEST(Compare, NobodyIsFasterWhereNobodyGetsAnywhere) {
   const Comparison all = compare(kPolicies, {{run({})}, {run({})}, {run({})}}, {4, 3});
   EXPECT_TRUE(all.fastest.empty());
   for (const PolicyResult& result : all.policies) {
-    EXPECT_EQ(result.reached[0].seconds, INFINITY);
+    EXPECT_EQ(result.reached[0].time, Seconds(INFINITY));
     EXPECT_TRUE(std::isnan(result.speedup.average));
     EXPECT_TRUE(std::isnan(result.speedup.peak));
   }
@@ -119,15 +120,15 @@ TEST(Compare, ASeedThatFailsIsNotLeftOutOfTheSpeedup) {
                                   {run({{8, 1}}), run({})}},
                                  {4});
   EXPECT_TRUE(std::isnan(all.policies[2].speedup.average));
-  EXPECT_EQ(all.policies[2].reached[0].seconds, INFINITY);
-  EXPECT_EQ(all.policies[2].reached[0].low, 8);
+  EXPECT_EQ(all.policies[2].reached[0].time, Seconds(INFINITY));
+  EXPECT_EQ(all.policies[2].reached[0].low, Seconds(8));
 }
 
 TEST(Compare, WithoutBaselinesThereIsNoSpeedup) {
   const std::vector<Policy> policies = parse_policies({"copus", "oracle"}, {16}).value();
   const Comparison all = compare(policies, {{run({{8, 1}})}, {run({{7, 1}})}}, {4});
   EXPECT_TRUE(all.fastest.empty());
-  EXPECT_EQ(all.policies[0].reached[0].seconds, 8);
+  EXPECT_EQ(all.policies[0].reached[0].time, Seconds(8));
   EXPECT_TRUE(std::isnan(all.policies[0].speedup.average));
 }
 

@@ -46,15 +46,15 @@ Placements placements_of(const std::vector<Candidate>& candidates) {
 
 // What checkpoints and failures make of a second, on average: of an interval half is lost.
 double stretch(const FailureOptions& f) {
-  if (f.between_s <= 0) return 1;
-  return (1 + f.checkpoint_s / f.checkpoint_every_s) *
-         (1 + (f.checkpoint_every_s / 2 + f.restart_s) / f.between_s);
+  if (f.between <= Seconds()) return 1;
+  return (1 + f.checkpoint / f.checkpoint_every) *
+         (1 + (f.checkpoint_every / 2 + f.restart) / f.between);
 }
 
 // Where the best way to a configuration came from, at one point of the grid.
 struct Came {
   std::size_t from;
-  double pause_s;
+  Seconds pause;
 };
 
 }  // namespace
@@ -64,23 +64,24 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
   const std::vector<double> points = grid(world.curve, losses);
   const Placements placements = placements_of(candidates);
   const std::size_t n = candidates.size(), m = placements.first.size();
-  std::vector<double> step_s(n), pause(m * m);
+  std::vector<Seconds> step_time(n), pause(m * m);
   for (std::size_t c = 0; c < n; ++c)
-    step_s[c] = world.step_s(candidates[c]) * stretch(world.failures);
+    step_time[c] = world.step_time(candidates[c]) * stretch(world.failures);
   for (std::size_t a = 0; a < m; ++a) {
     for (std::size_t b = 0; b < m; ++b) {
-      pause[a * m + b] = a == b ? world.in_place_pause_s
-                                : world.pause_s(placements.first[a]->at, placements.first[b]->at);
+      pause[a * m + b] = a == b ? world.in_place_pause
+                                : world.pause(placements.first[a]->at, placements.first[b]->at);
     }
   }
 
-  std::vector<double> time(n, 0);
+  std::vector<Seconds> time(n);
   std::vector<std::vector<Came>> came;
   SimOutcome outcome;
   const auto note = [&](double loss) {
     const bool wanted = std::find(losses.begin(), losses.end(), loss) != losses.end();
     if (wanted) {
-      outcome.crossings.push_back({*std::min_element(time.begin(), time.end()), loss, 0, 0});
+      outcome.crossings.push_back(
+          {*std::min_element(time.begin(), time.end()), loss, 0, Seconds()});
     }
   };
   note(points.front());
@@ -92,14 +93,14 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
       std::size_t& b = best[placements.of[c]];
       if (b == n || time[c] < time[b]) b = c;
     }
-    std::vector<double> moved = time;
+    std::vector<Seconds> moved = time;
     for (std::size_t c = 0; c < n; ++c) {
-      here[c] = {c, 0};
+      here[c] = {c, Seconds()};
       for (std::size_t p = 0; p < m && i > 0; ++p) {
-        const double pause_s = pause[p * m + placements.of[c]];
-        if (time[best[p]] + pause_s < moved[c]) {
-          moved[c] = time[best[p]] + pause_s;
-          here[c] = {best[p], pause_s};
+        const Seconds pausing = pause[p * m + placements.of[c]];
+        if (time[best[p]] + pausing < moved[c]) {
+          moved[c] = time[best[p]] + pausing;
+          here[c] = {best[p], pausing};
         }
       }
     }
@@ -110,7 +111,7 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
                                       world.curve.critical_batch(points[i + 1]));
     for (std::size_t c = 0; c < n; ++c) {
       const auto batch = static_cast<double>(candidates[c].at.global_batch);
-      time[c] = moved[c] + progress / world.law.step(batch, critical) * step_s[c];
+      time[c] = moved[c] + progress / world.law.step(batch, critical) * step_time[c];
     }
     note(points[i + 1]);
   }
@@ -123,18 +124,18 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
     way[i] = at;
     at = came[i][at].from;
   }
-  outcome.points.push_back({0, points.front(), 0, 0});
+  outcome.points.push_back({Seconds(), points.front(), 0, Seconds()});
   for (std::size_t i = 0; i < way.size(); ++i) {
     const std::size_t c = way[i];
     const Candidate& candidate = candidates[c];
     if (i == 0 || c != way[i - 1]) {
       if (i > 0) {
-        outcome.pause_s += came[i][c].pause_s;
-        outcome.seconds += came[i][c].pause_s;
+        outcome.pause += came[i][c].pause;
+        outcome.time += came[i][c].pause;
         ++outcome.switches;
         if (placements.of[c] != placements.of[way[i - 1]]) ++outcome.layout_switches;
       }
-      outcome.phases.push_back({outcome.seconds, candidate.at});
+      outcome.phases.push_back({outcome.time, candidate.at});
     }
     const double progress =
         world.curve.progress_at(points[i + 1]) - world.curve.progress_at(points[i]);
@@ -142,9 +143,9 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
                                       world.curve.critical_batch(points[i + 1]));
     const auto batch = static_cast<double>(candidate.at.global_batch);
     const double steps = progress / world.law.step(batch, critical);
-    outcome.seconds += steps * step_s[c];
+    outcome.time += steps * step_time[c];
     const double samples = outcome.points.back().samples + steps * batch;
-    outcome.points.push_back({outcome.seconds, points[i + 1], samples, outcome.pause_s});
+    outcome.points.push_back({outcome.time, points[i + 1], samples, outcome.pause});
     for (SimPoint& crossing : outcome.crossings) {
       if (crossing.loss == points[i + 1]) crossing.samples = samples;
     }

@@ -12,10 +12,10 @@ namespace {
 
 const std::vector<double> kFineLosses = {5, 4.5, 4, 3.5, 3};
 
-double slowest_step(const Scenario& scenario) {
-  double most = 0;
+Seconds slowest_step(const Scenario& scenario) {
+  Seconds most;
   for (const Candidate& candidate : scenario.candidates) {
-    most = std::max(most, scenario.world.step_s(candidate));
+    most = max(most, scenario.world.step_time(candidate));
   }
   return most;
 }
@@ -26,7 +26,7 @@ void expect_first(const Scenario& scenario, const std::vector<std::string>& poli
                   std::uint64_t seeds) {
   const SimOutcome oracle = fastest_way(scenario.world, scenario.candidates, kFineLosses);
   ASSERT_EQ(oracle.crossings.size(), kFineLosses.size());
-  EXPECT_NEAR(oracle.seconds, oracle.crossings.back().t, 1e-6 * oracle.seconds);
+  EXPECT_NEAR(oracle.crossings.back().t / oracle.time, 1, 1e-6);
   const std::vector<Policy> all = parse_policies(policies, batches_of(scenario)).value();
   for (const Policy& policy : all) {
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -68,28 +68,28 @@ TEST(Oracle, WithOneCandidateIsTheStaticRun) {
     const auto batch = static_cast<double>(candidate.at.global_batch);
     for (const SimPoint& crossing : run.crossings) {
       const double steps = ideal_steps(scenario.world, batch, crossing.loss);
-      EXPECT_NEAR(crossing.t, steps * scenario.world.step_s(candidate), 1e-3 * crossing.t);
+      EXPECT_NEAR(steps * scenario.world.step_time(candidate) / crossing.t, 1, 1e-3);
       EXPECT_NEAR(crossing.samples, steps * batch, 1e-3 * crossing.samples);
     }
   }
 }
 
 TEST(Oracle, NeverMovesWhereAMoveTakesForever) {
-  const Scenario scenario = quiet_scenario(std::numeric_limits<double>::infinity());
+  const Scenario scenario = quiet_scenario(Seconds(std::numeric_limits<double>::infinity()));
   const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kFineLosses);
   EXPECT_EQ(run.layout_switches, 0);
   EXPECT_GT(run.switches, 0);  // of the batch
-  EXPECT_TRUE(std::isfinite(run.seconds));
+  EXPECT_TRUE(std::isfinite(run.time.v));
   for (const SimPhase& phase : run.phases) {
     EXPECT_TRUE(same_placement(phase.at.plan, run.phases.front().at.plan));
   }
   const SimOutcome freer = fastest_way(quiet_scenario().world, scenario.candidates, kFineLosses);
-  EXPECT_GT(run.seconds, freer.seconds);
+  EXPECT_GT(run.time, freer.time);
 }
 
 TEST(Oracle, WithFreeSwitchesIsTheBestAtEveryPoint) {
-  Scenario scenario = quiet_scenario(0);
-  scenario.world.in_place_pause_s = 0;
+  Scenario scenario = quiet_scenario(Seconds());
+  scenario.world.in_place_pause = Seconds();
   const World& world = scenario.world;
   const SimOutcome run = fastest_way(world, scenario.candidates, kFineLosses);
   for (std::size_t l = 0; l < kFineLosses.size(); ++l) {
@@ -97,13 +97,13 @@ TEST(Oracle, WithFreeSwitchesIsTheBestAtEveryPoint) {
       double best = std::numeric_limits<double>::infinity();
       for (const Candidate& candidate : scenario.candidates) {
         const auto batch = static_cast<double>(candidate.at.global_batch);
-        best = std::min(best, world.step_s(candidate) / world.law.step(batch, critical));
+        best = std::min(best, world.step_time(candidate).v / world.law.step(batch, critical));
       }
       return best;
     });
-    EXPECT_NEAR(run.crossings[l].t, least, 1e-3 * least) << kFineLosses[l];
+    EXPECT_NEAR(run.crossings[l].t.v, least, 1e-3 * least) << kFineLosses[l];
   }
-  EXPECT_EQ(run.pause_s, 0);
+  EXPECT_EQ(run.pause, Seconds());
 }
 
 TEST(Oracle, BeginsWhereEveryRunBegins) {
@@ -124,15 +124,15 @@ TEST(Oracle, ItsTimeIsItsPhasesAndItsPauses) {
   EXPECT_EQ(static_cast<std::int64_t>(run.phases.size()), run.switches + 1);
   std::int64_t layouts = 0;
   for (std::size_t i = 1; i < run.phases.size(); ++i) {
-    EXPECT_GT(run.phases[i].begin_s, run.phases[i - 1].begin_s);
+    EXPECT_GT(run.phases[i].begin, run.phases[i - 1].begin);
     EXPECT_NE(run.phases[i].at, run.phases[i - 1].at);
     if (!same_placement(run.phases[i].at.plan, run.phases[i - 1].at.plan)) ++layouts;
   }
   EXPECT_EQ(run.layout_switches, layouts);
   const double pauses =
       20.0 * static_cast<double>(layouts) +
-      scenario.world.in_place_pause_s * static_cast<double>(run.switches - layouts);
-  EXPECT_NEAR(run.pause_s, pauses, 1e-9);
+      scenario.world.in_place_pause.v * static_cast<double>(run.switches - layouts);
+  EXPECT_NEAR(run.pause.v, pauses, 1e-9);
 }
 
 }  // namespace

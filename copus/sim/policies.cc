@@ -107,10 +107,10 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
   if (policy.goodput) controller.policy.kind = *policy.goodput;
   if (policy.adapt == Adapt::kOff)
     controller.decide_every = std::numeric_limits<std::int64_t>::max();
-  auto pause_s = scenario.world.pause_s;
+  auto pause = scenario.world.pause;
   if (policy.free_switch) {
-    world.pause_s = pause_s = [](const Configuration&, const Configuration&) { return 0.0; };
-    world.in_place_pause_s = controller.in_place_pause_s = 0;
+    world.pause = pause = [](const Configuration&, const Configuration&) { return Seconds(); };
+    world.in_place_pause = controller.in_place_pause = Seconds();
   }
   const Candidate* start = nullptr;
   switch (policy.rule) {
@@ -135,7 +135,7 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
     return *found;
   };
   SimJob job(world, {.losses = losses, .seed = seed}, *start, find);
-  Controller brain(controller, *start, scenario.candidates, pause_s);
+  Controller brain(controller, *start, scenario.candidates, pause);
   COPUS_TRY_VOID(drive(job, brain));
   return job.outcome();
 }

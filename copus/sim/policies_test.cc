@@ -46,21 +46,21 @@ TEST(ParsePolicies, ErrorsNameTheValueAndWhatWouldBeRight) {
 }
 
 // Where a run was at a time.
-double loss_at(const SimOutcome& run, double t) {
+double loss_at(const SimOutcome& run, Seconds t) {
   const auto after = std::find_if(run.points.begin(), run.points.end(),
                                   [&](const SimPoint& point) { return point.t > t; });
   return after == run.points.begin() ? after->loss : std::prev(after)->loss;
 }
-const Configuration& place_at(const SimOutcome& run, double t) {
+const Configuration& place_at(const SimOutcome& run, Seconds t) {
   const auto after = std::find_if(run.phases.begin(), run.phases.end(),
-                                  [&](const SimPhase& phase) { return phase.begin_s > t; });
+                                  [&](const SimPhase& phase) { return phase.begin > t; });
   return std::prev(after)->at;
 }
 
 const Candidate& fastest_at(const Scenario& scenario, std::int64_t batch) {
   const auto slower = [&](const Candidate& a, const Candidate& b) {
     const auto rank = [&](const Candidate& candidate) {
-      return std::pair(candidate.at.global_batch != batch, scenario.world.step_s(candidate));
+      return std::pair(candidate.at.global_batch != batch, scenario.world.step_time(candidate));
     };
     return rank(a) < rank(b);
   };
@@ -89,7 +89,7 @@ TEST(Cbs, KeepsOneLayoutAndItsBatchBelowTheCriticalOne) {
     EXPECT_TRUE(same_placement(run.phases.front().at.plan, fastest_at(scenario, batch).at.plan))
         << name;
     for (const SimPhase& phase : run.phases) {
-      const double critical = curve.critical_batch(loss_at(run, phase.begin_s));
+      const double critical = curve.critical_batch(loss_at(run, phase.begin));
       EXPECT_LE(phase.at.global_batch, std::max(16.0, 1.02 * critical)) << name;
     }
     // It does follow: 256 and 512 are both there in the end.
@@ -100,8 +100,8 @@ TEST(Cbs, KeepsOneLayoutAndItsBatchBelowTheCriticalOne) {
 
 TEST(Copus, WithNoBarsAndNoNoiseIsWhereGoodputIsMost) {
   for (const GoodputKind kind : {GoodputKind::kPlain, GoodputKind::kLrAware}) {
-    Scenario scenario = quiet_scenario(0);
-    scenario.world.in_place_pause_s = scenario.controller.in_place_pause_s = 0;
+    Scenario scenario = quiet_scenario(Seconds());
+    scenario.world.in_place_pause = scenario.controller.in_place_pause = Seconds();
     PolicyOptions& policy = scenario.controller.policy;
     policy.kind = kind;
     policy.margin = policy.batch_margin = 0;
@@ -122,7 +122,7 @@ TEST(Copus, WithNoBarsAndNoNoiseIsWhereGoodputIsMost) {
         const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),
                                         [&](const Candidate& c) { return c.at == at; });
         const auto batch = static_cast<double>(at.global_batch);
-        return goodput(kind, batch / scenario.world.step_s(*found), batch, critical);
+        return goodput(kind, batch / scenario.world.step_time(*found).v, batch, critical);
       };
       double most = 0;
       for (const Candidate& candidate : scenario.candidates) {
@@ -137,7 +137,7 @@ TEST(Copus, FreeSwitchesTakeNoTimeAndABatchAloneMovesNoLayout) {
   const Scenario scenario = quiet_scenario();
   const SimOutcome free = run_of(scenario, "copus-free-switch", kLosses);
   EXPECT_GT(free.switches, 0);
-  EXPECT_EQ(free.pause_s, 0);
+  EXPECT_EQ(free.pause, Seconds());
   const SimOutcome batch = run_of(scenario, "copus-batch", kLosses);
   EXPECT_GT(batch.switches, 0);
   EXPECT_EQ(batch.layout_switches, 0);
@@ -147,8 +147,8 @@ TEST(Copus, IsAtLeastAsFastAsWhereItBegan) {
   for (const std::uint64_t seed : {1u, 2u, 3u}) {
     Scenario scenario = quiet_scenario();
     scenario.world.noise_rank = 100;
-    const double began = run_of(scenario, "static:16", kLosses, seed).seconds;
-    EXPECT_LT(run_of(scenario, "copus", kLosses, seed).seconds, began);
+    const Seconds began = run_of(scenario, "static:16", kLosses, seed).time;
+    EXPECT_LT(run_of(scenario, "copus", kLosses, seed).time, began);
   }
 }
 

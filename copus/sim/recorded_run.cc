@@ -13,19 +13,19 @@ constexpr double kLong = 1e12;
 }  // namespace
 
 Result<void> RecordedRun::add(const TimedEvent& event, const std::string& where) {
-  const double t = event.t.v;
+  const Seconds t = event.t;
   if (const auto* start = std::get_if<StartEvent>(&event.event)) {
     begin_ = t;
     start_ = *start;
   } else if (std::holds_alternative<RestartEvent>(event.event)) {
     // Another process, whose clock began anew: time goes on from the last step that was seen.
-    begin_ = t - seen_s_;
+    begin_ = t - seen_;
   } else if (const auto* step = std::get_if<StepEvent>(&event.event)) {
     return add_step(*step, event.t, where);
   } else if (const auto* move = std::get_if<ReconfigureEvent>(&event.event); move && move->done) {
     ++switches_;
     if (!same_placement(move->from, move->to)) ++layout_switches_;
-    pause_s_ += move->pause.v;
+    pause_ += move->pause;
   }
   return {};
 }
@@ -42,14 +42,14 @@ Result<void> RecordedRun::add_step(const StepEvent& event, Seconds t, const std:
     return make_error("{}: samples: got {}; want an integer of 1 or more", where, event.samples);
   }
   RecordedStep step;
-  step.t = t.v - begin_;
-  step.seconds = event.step_time.v;
+  step.t = t - begin_;
+  step.time = event.step_time;
   step.loss = event.loss;
   step.samples = event.samples;
   step.global_batch = event.global_batch;
   step.plan = event.plan;
   step.gns = event.gns;
-  seen_s_ = step.t;
+  seen_ = step.t;
   if (!steps_.empty() && steps_.back().samples >= step.samples) {
     while (!steps_.empty() && steps_.back().samples >= step.samples) steps_.pop_back();
     recent_.clear();
@@ -62,7 +62,7 @@ Result<void> RecordedRun::add_step(const StepEvent& event, Seconds t, const std:
   while (crossings_.size() < losses_.size() && recent_samples_ >= window_ &&
          step.smoothed <= losses_[crossings_.size()]) {
     crossings_.push_back(
-        {step.t, losses_[crossings_.size()], static_cast<double>(step.samples), pause_s_});
+        {step.t, losses_[crossings_.size()], static_cast<double>(step.samples), pause_});
   }
   steps_.push_back(std::move(step));
   return {};
@@ -91,9 +91,9 @@ SimOutcome RecordedRun::outcome() const {
   out.crossings = crossings_;
   out.switches = switches_;
   out.layout_switches = layout_switches_;
-  out.pause_s = pause_s_;
+  out.pause = pause_;
   if (steps_.empty()) return out;
-  out.seconds = steps_.back().t;
+  out.time = steps_.back().t;
   out.steps = static_cast<std::int64_t>(steps_.size());
   out.samples = steps_.back().samples;
   const std::size_t every = std::max<std::size_t>(1, steps_.size() / 500);
@@ -102,10 +102,10 @@ SimOutcome RecordedRun::outcome() const {
     const bool moved = i == 0 || step.plan != steps_[i - 1].plan ||
                        step.global_batch != steps_[i - 1].global_batch;
     if (moved) {
-      out.phases.push_back({step.t - step.seconds, {step.plan, step.global_batch}});
+      out.phases.push_back({step.t - step.time, {step.plan, step.global_batch}});
     }
     if (moved || i % every == 0 || i + 1 == steps_.size()) {
-      out.points.push_back({step.t, step.smoothed, static_cast<double>(step.samples), 0});
+      out.points.push_back({step.t, step.smoothed, static_cast<double>(step.samples), Seconds()});
     }
   }
   return out;

@@ -12,8 +12,8 @@
 namespace copus {
 
 struct RecordedStep {
-  double t = 0;  // since the first step began
-  double seconds = 0;
+  Seconds t;  // since the first step began
+  Seconds time;
   double loss = 0;      // of this step
   double smoothed = 0;  // mean over the last samples
   std::int64_t samples = 0;
@@ -50,8 +50,8 @@ class RecordedRun {
 
   std::vector<double> losses_;
   std::int64_t window_;
-  double begin_ = 0;
-  double seen_s_ = 0;  // t of the last step, those that were lost too
+  Seconds begin_;
+  Seconds seen_;  // t of the last step, those that were lost too
   std::optional<StartEvent> start_;
   std::vector<RecordedStep> steps_;
   std::deque<std::pair<std::int64_t, double>> recent_;  // batch and loss
@@ -59,7 +59,7 @@ class RecordedRun {
   double recent_sum_ = 0;
   std::vector<SimPoint> crossings_;
   std::int64_t switches_ = 0, layout_switches_ = 0;
-  double pause_s_ = 0;
+  Seconds pause_;
 };
 
 }  // namespace copus

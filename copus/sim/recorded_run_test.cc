@@ -36,7 +36,7 @@ TEST(RecordedRun, ALossIsReachedWhenTheMeanOfAWholeWindowIs) {
   }
   const SimOutcome outcome = run.outcome();
   ASSERT_EQ(outcome.crossings.size(), 2U);
-  EXPECT_DOUBLE_EQ(outcome.crossings[0].t, 1.0);  // the second step: the first window is whole
+  EXPECT_DOUBLE_EQ(outcome.crossings[0].t.v, 1.0);  // the second step: the first window is whole
   EXPECT_DOUBLE_EQ(outcome.crossings[0].samples, 8);
   EXPECT_TRUE(run.reached());
   EXPECT_DOUBLE_EQ(run.steps()[2].smoothed, 3.0);
@@ -71,7 +71,7 @@ TEST(RecordedRun, OnlyAMoveOfStateIsASwitchOfLayout) {
   const SimOutcome outcome = run.outcome();
   EXPECT_EQ(outcome.switches, 2);
   EXPECT_EQ(outcome.layout_switches, 1);
-  EXPECT_DOUBLE_EQ(outcome.pause_s, 0.5);
+  EXPECT_DOUBLE_EQ(outcome.pause.v, 0.5);
 }
 
 TEST(RecordedRun, AFileMayEndInTheMiddleOfALine) {

@@ -24,7 +24,7 @@ std::map<std::string, std::vector<double>> recorded_times(const std::vector<Reco
       const std::string name = to_text({step.plan, step.global_batch});
       here = name == before ? here + 1 : 0;
       before = name;
-      if (here >= kWarmUp) times[name].push_back(step.seconds);
+      if (here >= kWarmUp) times[name].push_back(step.time.v);
     }
   }
   return times;
@@ -40,23 +40,23 @@ Result<RecordedWorld> recorded_world(const std::vector<RecordedRun>& runs,
   out.world.law = out.fitted.law;
 
   const auto times = recorded_times(runs);
-  auto steps = std::make_shared<std::map<std::string, double>>();
+  auto steps = std::make_shared<std::map<std::string, Seconds>>();
   StepTimes belief;
   for (const Candidate& candidate : candidates) {
     const auto found = times.find(to_text(candidate.at));
     if (found == times.end()) continue;
     // A run's time is the sum of its steps, slow ones too: the mean is what counts.
-    const double seconds = mean(found->second);
-    (*steps)[found->first] = seconds;
+    const Seconds time(mean(found->second));
+    (*steps)[found->first] = time;
     for (std::size_t i = 0; i < std::min(kTimed, found->second.size()); ++i) {
-      belief.observe(candidate, seconds);
+      belief.observe(candidate, time);
     }
   }
   out.configurations = static_cast<std::int64_t>(steps->size());
   for (const Candidate& candidate : candidates) {
-    steps->try_emplace(to_text(candidate.at), belief.believe(candidate).seconds);
+    steps->try_emplace(to_text(candidate.at), belief.believe(candidate).time);
   }
-  out.world.step_s = [steps](const Candidate& at) { return steps->at(to_text(at.at)); };
+  out.world.step_time = [steps](const Candidate& at) { return steps->at(to_text(at.at)); };
 
   double log_ratio = 0, measured = 0;
   for (const RecordedRun& run : runs) {

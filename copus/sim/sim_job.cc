@@ -17,19 +17,19 @@ SimJob::SimJob(const World& world, const SimOptions& options, Candidate start,
       random_(options.seed),
       failures_(options.seed ^ 0x9e3779b97f4a7c15ULL),
       now_(std::move(start)),
-      step_s_(world.step_s(now_)),
+      step_time_(world.step_time(now_)),
       loss_(world.curve.start_loss),
       noted_loss_(loss_) {
-  outcome_.phases.push_back({0, now_.at});
-  outcome_.points.push_back({0, loss_, 0, 0});
-  next_failure_s_ = seconds_to_failure();
+  outcome_.phases.push_back({Seconds(), now_.at});
+  outcome_.points.push_back({Seconds(), loss_, 0, Seconds()});
+  next_failure_ = time_to_failure();
 }
 
 bool SimJob::done() const { return outcome_.reached || steps_taken_ >= options_.most_steps; }
 
-double SimJob::seconds_to_failure() {
-  if (world_.failures.between_s <= 0) return INFINITY;
-  return std::exponential_distribution<double>(1 / world_.failures.between_s)(failures_);
+Seconds SimJob::time_to_failure() {
+  if (world_.failures.between <= Seconds()) return Seconds(INFINITY);
+  return Seconds(std::exponential_distribution<double>(1 / world_.failures.between.v)(failures_));
 }
 
 Result<StepReport> SimJob::step() {
@@ -46,15 +46,15 @@ Result<StepReport> SimJob::step() {
     report.norms = sample_norms(truth, world_.noise_rank,
                                 {static_cast<double>(prefix), batch / replicas, replicas}, random_);
   }
-  report.seconds =
-      step_s_ * std::exp(world_.step_jitter * std::normal_distribution<double>()(random_));
+  report.time =
+      step_time_ * std::exp(world_.step_jitter * std::normal_distribution<double>()(random_));
 
   progress_ += world_.law.step(batch, critical);
   loss_ = world_.curve.loss_at(progress_);
   ++steps_taken_;
   ++outcome_.steps;
   outcome_.samples += now_.at.global_batch;
-  outcome_.seconds += report.seconds;
+  outcome_.time += report.time;
   outcome_.reached = loss_ <= options_.losses.back();
   note();
   report.step = outcome_.steps;
@@ -67,8 +67,7 @@ Result<StepReport> SimJob::step() {
 // A point where the curve has moved visibly: the picture, and times to a loss in between, need no
 // more.
 void SimJob::note() {
-  const SimPoint here{outcome_.seconds, loss_, static_cast<double>(outcome_.samples),
-                      outcome_.pause_s};
+  const SimPoint here{outcome_.time, loss_, static_cast<double>(outcome_.samples), outcome_.pause};
   while (outcome_.crossings.size() < options_.losses.size() &&
          loss_ <= options_.losses[outcome_.crossings.size()]) {
     outcome_.crossings.push_back(here);
@@ -81,39 +80,39 @@ void SimJob::note() {
 
 void SimJob::save_or_fail() {
   const FailureOptions& f = world_.failures;
-  if (f.between_s <= 0) return;
-  if (outcome_.seconds >= next_failure_s_) {
+  if (f.between <= Seconds()) return;
+  if (outcome_.time >= next_failure_) {
     // What was done since the last checkpoint is done again.
     ++outcome_.failures;
-    outcome_.lost_s += outcome_.seconds - saved_.t + f.restart_s;
-    outcome_.seconds += f.restart_s;
+    outcome_.lost += outcome_.time - saved_.t + f.restart;
+    outcome_.time += f.restart;
     progress_ = saved_.progress;
     loss_ = world_.curve.loss_at(progress_);
     outcome_.steps = saved_.steps;
     outcome_.samples = saved_.samples;
-    saved_.t = outcome_.seconds;
-    next_failure_s_ = outcome_.seconds + seconds_to_failure();
-  } else if (outcome_.seconds - saved_.t >= f.checkpoint_every_s) {
-    outcome_.seconds += f.checkpoint_s;
-    outcome_.lost_s += f.checkpoint_s;
-    saved_ = {outcome_.seconds, progress_, outcome_.steps, outcome_.samples};
+    saved_.t = outcome_.time;
+    next_failure_ = outcome_.time + time_to_failure();
+  } else if (outcome_.time - saved_.t >= f.checkpoint_every) {
+    outcome_.time += f.checkpoint;
+    outcome_.lost += f.checkpoint;
+    saved_ = {outcome_.time, progress_, outcome_.steps, outcome_.samples};
   }
 }
 
-std::optional<double> SimJob::remaining_s() const { return std::nullopt; }
+std::optional<Seconds> SimJob::remaining() const { return std::nullopt; }
 
 Result<MoveReport> SimJob::move(const Configuration& to) {
   const bool in_place = same_placement(now_.at.plan, to.plan);
   MoveReport report;
   report.done = true;
-  report.pause_s = in_place ? world_.in_place_pause_s : world_.pause_s(now_.at, to);
-  outcome_.seconds += report.pause_s;
-  outcome_.pause_s += report.pause_s;
+  report.pause = in_place ? world_.in_place_pause : world_.pause(now_.at, to);
+  outcome_.time += report.pause;
+  outcome_.pause += report.pause;
   ++outcome_.switches;
   if (!in_place) ++outcome_.layout_switches;
   now_ = find_(to);
-  step_s_ = world_.step_s(now_);
-  outcome_.phases.push_back({outcome_.seconds, to});
+  step_time_ = world_.step_time(now_);
+  outcome_.phases.push_back({outcome_.time, to});
   return report;
 }
 

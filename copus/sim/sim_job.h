@@ -11,12 +11,12 @@
 
 namespace copus {
 
-// A cluster that breaks. 0 seconds between failures: it never does.
+// A cluster that breaks. No time between failures: it never does.
 struct FailureOptions {
-  double between_s = 0;  // mean, of the whole cluster
-  double checkpoint_every_s = 1800;
-  double checkpoint_s = 0;  // that a checkpoint holds the run up
-  double restart_s = 300;   // from a failure to the first step again
+  Seconds between{0};  // mean, of the whole cluster
+  Seconds checkpoint_every{1800};
+  Seconds checkpoint{0};  // that a checkpoint holds the run up
+  Seconds restart{300};   // from a failure to the first step again
 };
 
 // How the world is. What the controller believes is its own matter.
@@ -28,9 +28,9 @@ struct World {
   // Directions that the gradient's noise has (sample_norms); 100 scatters norms as a live run's do.
   double noise_rank = 100;
   double step_jitter = 0.02;  // relative spread of one step's time
-  std::function<double(const Candidate&)> step_s;
-  std::function<double(const Configuration&, const Configuration&)> pause_s;
-  double in_place_pause_s = 0.1;
+  std::function<Seconds(const Candidate&)> step_time;
+  std::function<Seconds(const Configuration&, const Configuration&)> pause;
+  Seconds in_place_pause{0.1};
   FailureOptions failures;
 };
 
@@ -43,27 +43,27 @@ struct SimOptions {
 
 // Where a run was for a while.
 struct SimPhase {
-  double begin_s = 0;
+  Seconds begin;
   Configuration at;
 };
 
 struct SimPoint {
-  double t = 0;
+  Seconds t;
   double loss = 0;
   double samples = 0;
-  double pauses_s = 0;  // until then
+  Seconds pauses;  // until then
 };
 
 struct SimOutcome {
   bool reached = false;
-  double seconds = 0;
+  Seconds time;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
   std::int64_t switches = 0;  // of batch or layout
   std::int64_t layout_switches = 0;
   std::int64_t failures = 0;
-  double pause_s = 0;  // of switches
-  double lost_s = 0;   // by failures and checkpoints
+  Seconds pause;  // of switches
+  Seconds lost;   // by failures and checkpoints
   std::vector<SimPhase> phases;
   std::vector<SimPoint> crossings;  // of each loss that was asked for, as far as it got
   // Each time the loss has fallen by about 1% of what there is to fall.
@@ -78,7 +78,7 @@ class SimJob final : public Job {
 
   bool done() const override;
   Result<StepReport> step() override;
-  std::optional<double> remaining_s() const override;
+  std::optional<Seconds> remaining() const override;
   Result<void> observed(const StepReport&) override { return {}; }
   Result<void> decided(const Decision&) override { return {}; }
   Result<MoveReport> move(const Configuration& to) override;
@@ -87,12 +87,13 @@ class SimJob final : public Job {
 
  private:
   struct Saved {
-    double t = 0, progress = 0;
+    Seconds t;
+    double progress = 0;
     std::int64_t steps = 0, samples = 0;
   };
   void note();
   void save_or_fail();
-  double seconds_to_failure();
+  Seconds time_to_failure();
 
   const World& world_;
   SimOptions options_;
@@ -100,13 +101,13 @@ class SimJob final : public Job {
   std::mt19937_64 random_;
   std::mt19937_64 failures_;  // of their own: every policy of a seed meets the same
   Candidate now_;
-  double step_s_;
+  Seconds step_time_;
   double steps_taken_ = 0;  // those done again too
   double progress_ = 0;
   double loss_;
   double noted_loss_;
   Saved saved_;
-  double next_failure_s_ = 0;
+  Seconds next_failure_;
   SimOutcome outcome_;
 };
 

@@ -33,7 +33,7 @@ class ByHand : public testing::Test {
 TEST_F(ByHand, TimeSamplesAndPausesAddUpOverSwitches) {
   SimJob run = job();
   std::int64_t samples = 0, layouts = 0, switches = 0;
-  double seconds = 0, pauses = 0;
+  Seconds time, pauses;
   Configuration now = at(0).at;
   for (std::size_t i = 0; i < scenario_.candidates.size(); ++i) {
     if (i > 0) {
@@ -41,25 +41,25 @@ TEST_F(ByHand, TimeSamplesAndPausesAddUpOverSwitches) {
       now = at(i).at;
       const MoveReport moved = run.move(now).value();
       EXPECT_TRUE(moved.done);
-      EXPECT_EQ(moved.pause_s, stays ? scenario_.world.in_place_pause_s : 20);
-      pauses += moved.pause_s;
+      EXPECT_EQ(moved.pause, stays ? scenario_.world.in_place_pause : Seconds(20));
+      pauses += moved.pause;
       layouts += stays ? 0 : 1;
       ++switches;
     }
     for (int step = 0; step < 7; ++step) {
       const StepReport report = run.step().value();
       samples += now.global_batch;
-      seconds += scenario_.world.step_s(at(i));
+      time += scenario_.world.step_time(at(i));
       EXPECT_EQ(report.samples, samples);
-      EXPECT_NEAR(report.seconds, scenario_.world.step_s(at(i)), 1e-9);
+      EXPECT_NEAR(report.time.v, scenario_.world.step_time(at(i)).v, 1e-9);
     }
   }
   const SimOutcome& out = run.outcome();
   EXPECT_EQ(out.samples, samples);
   EXPECT_EQ(out.switches, switches);
   EXPECT_EQ(out.layout_switches, layouts);
-  EXPECT_NEAR(out.pause_s, pauses, 1e-9);
-  EXPECT_NEAR(out.seconds, seconds + pauses, 1e-6);
+  EXPECT_NEAR(out.pause.v, pauses.v, 1e-9);
+  EXPECT_NEAR(out.time.v, (time + pauses).v, 1e-6);
   EXPECT_EQ(out.phases.size(), scenario_.candidates.size());
   EXPECT_EQ(out.phases.back().at, now);
 }
@@ -68,7 +68,7 @@ TEST_F(ByHand, AStaticRunTakesTheIntegral) {
   for (const std::int64_t batch : batches_of(scenario_)) {
     const SimOutcome run = outcome(fmt::format("static:{}", batch));
     ASSERT_EQ(run.crossings.size(), 3U);
-    const double step_s = run.seconds / static_cast<double>(run.steps);
+    const Seconds step_time = run.time / static_cast<double>(run.steps);
     for (const SimPoint& crossing : run.crossings) {
       const auto b = static_cast<double>(batch);
       const World& world = scenario_.world;
@@ -77,9 +77,9 @@ TEST_F(ByHand, AStaticRunTakesTheIntegral) {
       };
       // The crossing is the first step at or below the loss, so up to one late.
       const double euler = 0.5 * std::log(worth(world.curve.start_loss) / worth(crossing.loss));
-      EXPECT_NEAR(crossing.t / step_s, ideal_steps(world, b, crossing.loss), 1 + euler)
+      EXPECT_NEAR(crossing.t / step_time, ideal_steps(world, b, crossing.loss), 1 + euler)
           << batch << " to " << crossing.loss;
-      EXPECT_NEAR(crossing.samples, crossing.t / step_s * b, 1e-3);
+      EXPECT_NEAR(crossing.samples, crossing.t / step_time * b, 1e-3);
     }
   }
 }
@@ -92,7 +92,7 @@ TEST_F(ByHand, CrossingsAreAtOrJustBelowTheirLosses) {
     EXPECT_LE(run.crossings[l].loss, losses[l]);
     EXPECT_GT(run.crossings[l].loss, losses[l] - 0.01);
   }
-  EXPECT_EQ(run.crossings.back().t, run.seconds);
+  EXPECT_EQ(run.crossings.back().t, run.time);
   for (std::size_t i = 1; i < run.points.size(); ++i) {
     EXPECT_GT(run.points[i].t, run.points[i - 1].t);
     EXPECT_LT(run.points[i].loss, run.points[i - 1].loss);
@@ -102,64 +102,66 @@ TEST_F(ByHand, CrossingsAreAtOrJustBelowTheirLosses) {
 TEST_F(ByHand, TheSameSeedIsTheSameRun) {
   scenario_.world.noise_rank = 100;
   scenario_.world.step_jitter = 0.05;
-  scenario_.world.failures = {5000, 300, 1, 60};
+  scenario_.world.failures = {Seconds(5000), Seconds(300), Seconds(1), Seconds(60)};
   const SimOutcome first = outcome("copus", 1), again = outcome("copus", 1),
                    other = outcome("copus", 2);
-  EXPECT_EQ(first.seconds, again.seconds);
+  EXPECT_EQ(first.time, again.time);
   EXPECT_EQ(first.steps, again.steps);
   EXPECT_EQ(first.switches, again.switches);
   EXPECT_EQ(first.failures, again.failures);
-  EXPECT_NE(first.seconds, other.seconds);
+  EXPECT_NE(first.time, other.time);
 }
 
 TEST_F(ByHand, StepTimesScatterAboutTheTruth) {
-  const double quiet = outcome("static:64").seconds;
+  const Seconds quiet = outcome("static:64").time;
   scenario_.world.step_jitter = 0.1;
-  const double noisy = outcome("static:64").seconds;
+  const Seconds noisy = outcome("static:64").time;
   EXPECT_NE(noisy, quiet);
-  EXPECT_NEAR(noisy, quiet, 0.01 * quiet);
+  EXPECT_NEAR(noisy / quiet, 1, 0.01);
 }
 
 TEST_F(ByHand, WhatFailuresLoseIsWhatARunTakesLonger) {
   const SimOutcome quiet = outcome("static:64");
-  scenario_.world.failures = {3000, 300, 2, 100};
+  scenario_.world.failures = {Seconds(3000), Seconds(300), Seconds(2), Seconds(100)};
   const SimOutcome run = outcome("static:64");
   EXPECT_TRUE(run.reached);
   EXPECT_GT(run.failures, 0);
-  EXPECT_GT(run.seconds, quiet.seconds);
-  EXPECT_NEAR(run.seconds - run.lost_s, quiet.seconds, 1e-6 * quiet.seconds);
+  EXPECT_GT(run.time, quiet.time);
+  EXPECT_NEAR((run.time - run.lost) / quiet.time, 1, 1e-6);
   EXPECT_EQ(run.steps, quiet.steps);
   EXPECT_EQ(run.samples, quiet.samples);
 }
 
 TEST_F(ByHand, AFailureCostsARestartAndHalfACheckpointInterval) {
-  scenario_.world.failures = {.between_s = 1000, .checkpoint_every_s = 100, .restart_s = 40};
-  double failures = 0, lost_s = 0, seconds = 0;
+  scenario_.world.failures = {
+      .between = Seconds(1000), .checkpoint_every = Seconds(100), .restart = Seconds(40)};
+  double failures = 0;
+  Seconds lost, time;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const SimOutcome run = outcome("static:64", seed);
     EXPECT_TRUE(run.reached);
     failures += static_cast<double>(run.failures);
-    lost_s += run.lost_s;
-    seconds += run.seconds;
+    lost += run.lost;
+    time += run.time;
   }
   ASSERT_GT(failures, 100);
-  EXPECT_NEAR(lost_s / failures, 100.0 / 2 + 40, 8);
+  EXPECT_NEAR(lost.v / failures, 100.0 / 2 + 40, 8);
   // Restarts aside, as often as was asked for.
-  EXPECT_NEAR((seconds - 40 * failures) / failures / 1000, 1, 4 / std::sqrt(failures));
+  EXPECT_NEAR((time.v - 40 * failures) / failures / 1000, 1, 4 / std::sqrt(failures));
 }
 
 TEST_F(ByHand, CheckpointsAloneCostWhatTheyHoldUp) {
-  const double quiet = outcome("static:64").seconds;
-  scenario_.world.failures = {1e12, 100, 5, 0};
+  const Seconds quiet = outcome("static:64").time;
+  scenario_.world.failures = {Seconds(1e12), Seconds(100), Seconds(5), Seconds()};
   const SimOutcome run = outcome("static:64");
   EXPECT_EQ(run.failures, 0);
-  EXPECT_NEAR(run.seconds, quiet + run.lost_s, 1e-6 * quiet);
-  EXPECT_NEAR(run.lost_s / quiet, 0.05, 0.003);
+  EXPECT_NEAR(run.time / (quiet + run.lost), 1, 1e-6);
+  EXPECT_NEAR(run.lost / quiet, 0.05, 0.003);
 }
 
 // Each failure throws it back to the beginning.
 TEST_F(ByHand, ARunThatNeverGetsToACheckpointIsGivenUp) {
-  scenario_.world.failures = {.between_s = 20, .checkpoint_every_s = 1e6};
+  scenario_.world.failures = {.between = Seconds(20), .checkpoint_every = Seconds(1e6)};
   SimJob run(scenario_.world, {.losses = {3}, .most_steps = 5000}, at(0), nullptr);
   for (int step = 0; step < 5000; ++step) {
     ASSERT_FALSE(run.done());

@@ -36,7 +36,7 @@ inline LossCurve short_curve() {
 
 // Eight ranks, three layouts, each the fastest over a range of batches. The beliefs are right, and
 // nothing is random.
-inline Scenario quiet_scenario(double layout_pause_s = 20) {
+inline Scenario quiet_scenario(Seconds layout_pause = Seconds(20)) {
   Scenario scenario;
   struct Layout {
     int dp, pp;
@@ -54,11 +54,11 @@ inline Scenario quiet_scenario(double layout_pause_s = 20) {
       scenario.candidates.push_back(candidate);
     }
   }
-  const auto step_s = [](const Candidate& candidate) { return candidate.predicted.total().v; };
+  const auto step_time = [](const Candidate& candidate) { return candidate.predicted.total(); };
   std::sort(scenario.candidates.begin(), scenario.candidates.end(),
             [&](const Candidate& a, const Candidate& b) {
-              return std::pair(a.at.global_batch, step_s(a)) <
-                     std::pair(b.at.global_batch, step_s(b));
+              return std::pair(a.at.global_batch, step_time(a)) <
+                     std::pair(b.at.global_batch, step_time(b));
             });
   scenario.start_batch = 16;
   scenario.controller.policy.kind = GoodputKind::kPlain;
@@ -66,8 +66,8 @@ inline Scenario quiet_scenario(double layout_pause_s = 20) {
   world.curve = short_curve();
   world.noise_rank = 1e12;
   world.step_jitter = 0;
-  world.step_s = step_s;
-  world.pause_s = [=](const Configuration&, const Configuration&) { return layout_pause_s; };
+  world.step_time = step_time;
+  world.pause = [=](const Configuration&, const Configuration&) { return layout_pause; };
   return scenario;
 }
 
@@ -85,9 +85,9 @@ inline Scenario catalog_scenario(const std::string& model_name, const std::strin
   scenario.start_batch = request.batches.front();
   scenario.controller.policy.kind = GoodputKind::kPlain;
   scenario.world.curve = kaplan_curve(model, request.seq_len);
-  scenario.world.step_s = [](const Candidate& candidate) { return candidate.predicted.total().v; };
-  scenario.world.pause_s = [=](const Configuration& from, const Configuration& to) {
-    return predict_pause_s(model, cluster, {}, from, to);
+  scenario.world.step_time = [](const Candidate& candidate) { return candidate.predicted.total(); };
+  scenario.world.pause = [=](const Configuration& from, const Configuration& to) {
+    return predict_pause(model, cluster, {}, from, to);
   };
   return scenario;
 }

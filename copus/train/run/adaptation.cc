@@ -108,7 +108,7 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
   return {controller, adaptation->start, adaptation->candidates,
           [model = trainer.model, cluster = adaptation->cluster, state](const Configuration& from,
                                                                         const Configuration& to) {
-            return predict_pause_s(model, cluster, state, from, to);
+            return predict_pause(model, cluster, state, from, to);
           }};
 }
 
