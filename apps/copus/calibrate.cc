@@ -289,7 +289,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
     }
   }
   const auto is_usable = [](const PricedRun& priced) {
-    return priced.timed() || (priced.price && !priced.run->failed && priced.run->peak_mem_gib);
+    return priced.timed() || (priced.price && !priced.run->failed && priced.run->peak_memory);
   };
   if (std::none_of(runs.begin(), runs.end(), is_usable)) {
     return make_error(
