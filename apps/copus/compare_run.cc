@@ -7,12 +7,16 @@
 #include <fstream>
 #include <utility>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 
 namespace copus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// What a run may take beyond its own limit, which counts from its first step.
+constexpr Seconds kAfterLimit(300);
 
 // Follows the events that a run writes.
 class Follower {
@@ -80,14 +84,13 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
                                       "--checkpoint-every",
                                       "off",
                                       "--for",
-                                      fmt::format("{}s", o.limit_s)};
+                                      fmt::format("{}s", o.limit.v)};
   command.insert(command.end(), o.flags.begin(), o.flags.end());
   command.insert(command.end(), flags.begin(), flags.end());
   RecordedRun run(o.losses, o.window);
   COPUS_TRY(ChildProcess child, ChildProcess::start(command, log));
   Follower follower(folder + "/events.jsonl", run);
-  // Its own limit counts from its first step; what comes before has one too.
-  const auto deadline = Clock::now() + std::chrono::duration<double>(o.limit_s + 300);
+  const auto deadline = Clock::now() + to_duration(o.limit + kAfterLimit);
   bool stopping = false;
   while (!child.ended()) {
     stop.look(child);
@@ -95,7 +98,7 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
     if (run.reached() && !std::exchange(stopping, true)) child.signal(SIGTERM);
     if (Clock::now() > deadline) {
       return make_error("{}, seed {}: not ended {} after its limit; see {}", name, seed,
-                        human_seconds(300), log);
+                        human_seconds(kAfterLimit), log);
     }
   }
   if (stop.signal() != 0) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/train/comm/agree.h"
 
@@ -44,7 +45,7 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
   saver.run_dir = options.run_dir;
   saver.rank = trainer_.mesh().rank;
   saver.ranks = trainer_.mesh().world->size();
-  saver.wait_s = options.checkpoint.wait_s;
+  saver.wait = options.checkpoint.wait;
   saver.retention = options.checkpoint.retention;
   saver_.emplace(std::move(saver));
 }
@@ -153,12 +154,12 @@ Result<void> LiveJob::record_begin() const {
 
 Result<StepReport> LiveJob::step() {
   // Rank 0's clock is the run's: it can tell its time limit from another rank's signal.
-  late_ = recorder_ != nullptr && o_.for_seconds && elapsed_s() >= *o_.for_seconds;
+  late_ = recorder_ != nullptr && o_.for_time && elapsed_s() >= o_.for_time->v;
   trainer_.mesh().world->activity().set_step(outcome_.steps + 1);
   COPUS_TRY(result_, trainer_.step(data_, outcome_.samples, late_ || stop_asked_.load()));
   const auto finished = Clock::now();
   StepReport report;
-  report.time = Seconds(std::chrono::duration<double>(finished - last_).count());
+  report.time = to_seconds(finished - last_);
   last_ = finished;
   late_step_s_ = late_step_s_ == 0 ? report.time.v : 0.9 * late_step_s_ + 0.1 * report.time.v;
   if (result_.is_bad()) {
@@ -260,7 +261,7 @@ Result<void> LiveJob::conclude(const Controller* controller) {
   } else if (last_sample) {
     outcome_.reason = "samples";
   } else if (result_.asked_to_stop > 0) {
-    const bool out_of_time = recorder_ != nullptr ? late_ : o_.for_seconds.has_value();
+    const bool out_of_time = recorder_ != nullptr ? late_ : o_.for_time.has_value();
     outcome_.reason = out_of_time && !stop_asked_.load() ? "time" : "signal";
   }
   if (done()) trained_s_ = elapsed_s();
@@ -291,7 +292,7 @@ std::optional<Seconds> LiveJob::remaining() const {
           static_cast<double>(trainer_.options().global_batch));
   }
   // Who goes on after this time has another.
-  if (o_.for_seconds && !late_) limit(*o_.for_seconds - elapsed_s());
+  if (o_.for_time && !late_) limit(o_.for_time->v - elapsed_s());
   return left;
 }
 
@@ -357,11 +358,11 @@ Result<void> LiveJob::record_step(const StepReport& step, const Controller& cont
                            {"bcrit", number_or_null(critical_batch)},
                            {"goodput", number_or_null(controller.goodput())},
                            {"data_hash", fmt::format("{:016x}", data_hash_)},
-                           {"tp_wait_s", result_.tp_wait_s},
-                           {"pp_wait_s", result_.pp_wait_s},
-                           {"dp_wait_s", result_.dp_wait_s},
-                           {"sync_wait_s", result_.sync_wait_s},
-                           {"optimizer_s", result_.optimizer_s}});
+                           {"tp_wait_s", result_.tp_wait.v},
+                           {"pp_wait_s", result_.pp_wait.v},
+                           {"dp_wait_s", result_.dp_wait.v},
+                           {"sync_wait_s", result_.sync_wait.v},
+                           {"optimizer_s", result_.optimizer.v}});
 }
 
 Result<void> LiveJob::decided(const Decision& decision) {
@@ -401,9 +402,9 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
     const std::string name = to_text(to) + ": ";
     const std::size_t at = why_.find(name);
     if (at != std::string::npos) why_.erase(at, name.size());
-    phases_.move(plan, to.global_batch, why_, result.pause_s);
+    phases_.move(plan, to.global_batch, why_, result.pause.v);
     outcome_.moves += 1;
-    outcome_.pause_s += result.pause_s;
+    outcome_.pause_s += result.pause.v;
   } else {
     say(fmt::format("step {}  not moved to {}: {}; going on as before", outcome_.steps, to_text(to),
                     result.error));
@@ -417,15 +418,15 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                                      {"global_batch_to", to.global_batch},
                                      {"done", result.done},
                                      {"error", result.done ? Json(nullptr) : Json(result.error)},
-                                     {"pause_s", result.pause_s},
+                                     {"pause_s", result.pause.v},
                                      {"bytes_moved", result.bytes_moved},
                                      {"bytes_read", result.bytes_read},
-                                     {"groups_s", result.groups_s},
-                                     {"allocate_s", result.allocate_s},
-                                     {"transfer_s", result.transfer_s},
-                                     {"commit_s", result.commit_s}}));
+                                     {"groups_s", result.groups.v},
+                                     {"allocate_s", result.allocate.v},
+                                     {"transfer_s", result.transfer.v},
+                                     {"commit_s", result.commit.v}}));
   }
-  return MoveReport{result.done, result.error, Seconds(result.pause_s)};
+  return MoveReport{result.done, result.error, result.pause};
 }
 
 std::string LiveJob::summary(const Controller& controller) const {

@@ -66,8 +66,8 @@ Result<void> LiveJob::record_save(const SaveOutcome& saved) {
                            {"path", saved.error.empty() ? Json(saved.folder) : Json(nullptr)},
                            {"error", saved.error.empty() ? Json(nullptr) : Json(saved.error)},
                            {"bytes", saved.bytes},
-                           {"copy_s", waited_s_ + saver_->held_up_s()},
-                           {"write_s", saved.write_s}});
+                           {"copy_s", waited_s_ + saver_->held_up().v},
+                           {"write_s", saved.write.v}});
 }
 
 Result<void> LiveJob::finish_saving() {

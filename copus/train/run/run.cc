@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/train/checkpoint/folder.h"
@@ -113,7 +114,7 @@ Result<std::optional<Recorder>> enter_directory(const Rendezvous& where,
 
 WatchdogOptions watching(const Rendezvous& where) {
   WatchdogOptions options;
-  options.limit_s = std::chrono::duration<double>(where.timeout).count();
+  options.limit = to_seconds(where.timeout);
   options.world_size = where.world_size;
   options.say = [](const std::string& line) {
     to_stderr(fmt::format("copus: stalled: {}\n", line));
