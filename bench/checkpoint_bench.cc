@@ -94,10 +94,10 @@ Saved save_at(const char* layout, const std::string& run_dir) {
       trainer->mesh().world->barrier();
       saver.save(*trainer, manifest_of(*trainer, static_cast<std::int64_t>(i), 0, Json::object()));
       must(trainer->step(data, 0));
-      held_up[i].add(saver.held_up_s());
+      held_up[i].add(saver.held_up().v);
       const SaveOutcome outcome = *saver.saver().wait();
       if (!outcome.error.empty()) throw std::runtime_error(outcome.error);
-      write[i].add(outcome.write_s);
+      write[i].add(outcome.write.v);
       if (rank == 0) saved.bytes = outcome.bytes;
     }
   });
@@ -123,7 +123,7 @@ double load_at(const char* layout, const std::string& folder) {
       const auto begin = std::chrono::steady_clock::now();
       const CheckpointReader reader = must(CheckpointReader::open(folder));
       const auto trainer = must(restore_verified(groups, options_at(layout), reader));
-      load.add(seconds_since(begin));
+      load.add(seconds_since(begin).v);
     });
     seconds.push_back(load.s);
   }

@@ -90,7 +90,7 @@ Clocks measure(TrainerOptions options) {
       if (!done) throw std::runtime_error(done.error().message);
       if (done->norms.has_value() != wants_norms) throw std::runtime_error("norms: not as asked");
       consumed += options.global_batch;
-      return done->total_s;
+      return done->total.v;
     };
     step(true);
     step(false);

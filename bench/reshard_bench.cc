@@ -290,11 +290,11 @@ Json move_and_save(GroupCache& groups, const RankTask& task) {
     return moved;
   };
   const MoveResult moved = move(to);
-  report["pause"] = longest(world, moved.pause_s);
-  report["groups"] = mean(world, moved.groups_s);
-  report["allocate"] = mean(world, moved.allocate_s);
-  report["transfer"] = mean(world, moved.transfer_s);
-  report["commit"] = mean(world, moved.commit_s);
+  report["pause"] = longest(world, moved.pause.v);
+  report["groups"] = mean(world, moved.groups.v);
+  report["allocate"] = mean(world, moved.allocate.v);
+  report["transfer"] = mean(world, moved.transfer.v);
+  report["commit"] = mean(world, moved.commit.v);
   report["moved"] = static_cast<double>(moved.bytes_moved);
   report["busiest"] =
       static_cast<double>(std::max(*std::max_element(plan.sent.begin(), plan.sent.end()),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "copus/base/count_allocations.h"
+#include "copus/base/seconds_since.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/tuner/search.h"
@@ -88,15 +89,11 @@ struct Summary {
   double allocations_each = 0;
   double timeline_per_s = 0;
   struct Space {
-    double seconds = 0;
+    Seconds time;
     Int plans = 0;
   };
   Space small, large;
 } summary;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 void closed_form(benchmark::State& state) {
   const Job job(512);
@@ -113,7 +110,7 @@ void closed_form(benchmark::State& state) {
     predictions += static_cast<Int>(space.plans.size());
   }
   const auto n = static_cast<double>(predictions);
-  summary.closed_form_per_s = n / seconds_since(start);
+  summary.closed_form_per_s = n / seconds_since(start).v;
   summary.allocations_each = static_cast<double>(allocations - allocated) / n;
   state.SetItemsProcessed(predictions);
   state.counters["plans"] = static_cast<double>(space.plans.size());
@@ -135,7 +132,7 @@ void timeline(benchmark::State& state) {
     benchmark::DoNotOptimize(sum);
     predictions += static_cast<Int>(kSample);
   }
-  summary.timeline_per_s = static_cast<double>(predictions) / seconds_since(start);
+  summary.timeline_per_s = static_cast<double>(predictions) / seconds_since(start).v;
   state.SetItemsProcessed(predictions);
 }
 BENCHMARK(timeline)->Unit(benchmark::kMillisecond);
@@ -150,7 +147,7 @@ void whole_space(benchmark::State& state) {
     space.plans = found.searched;
     ++runs;
   }
-  space.seconds = seconds_since(start) / static_cast<double>(runs);
+  space.time = seconds_since(start) / static_cast<double>(runs);
   state.SetItemsProcessed(runs * space.plans);
   state.counters["plans"] = static_cast<double>(space.plans);
 }
@@ -172,7 +169,7 @@ void print_summary() {
   auto print_space = [](Int gpus, const Summary::Space& space) {
     if (space.plans == 0) return;
     fmt::print("whole space: {} on {} GPUs, {} plans in {:.3f} s on one core\n", kModel, gpus,
-               space.plans, space.seconds);
+               space.plans, space.time.v);
   };
   print_space(4096, summary.small);
   print_space(16384, summary.large);

@@ -123,11 +123,11 @@ Measured measure(const TrainerOptions& options) {
       const Result<StepResult> done = (*trainer)->step(*data, i * options.global_batch);
       if (!done) throw std::runtime_error(done.error().message);
       if (i < 2) continue;
-      step.push_back(done->total_s);
-      tp.push_back(done->tp_wait_s);
-      pp.push_back(done->pp_wait_s);
-      dp.push_back(done->dp_wait_s);
-      optimizer.push_back(done->optimizer_s);
+      step.push_back(done->total.v);
+      tp.push_back(done->tp_wait.v);
+      pp.push_back(done->pp_wait.v);
+      dp.push_back(done->dp_wait.v);
+      optimizer.push_back(done->optimizer.v);
     }
     const std::lock_guard<std::mutex> lock(mutex);
     result.step_s += median(step) / ranks;

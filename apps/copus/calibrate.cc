@@ -36,7 +36,7 @@ struct LeftOut {
 struct Outcome {
   std::vector<CalibrationRow> rows;
   Calibration fitted;
-  double seconds = 0;
+  Seconds time;
   std::vector<PricedRun> after;
   std::vector<LeftOut> left_out;
 };
@@ -110,7 +110,7 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
     rows.push_back({p.key, p.name, fmt::format("{:.4g}", p.start), fmt::format("{:.4g}", p.value),
                     fmt::format("{:.4g} to {:.4g}", p.low, p.high)});
   }
-  fmt::print("fitted in {}{}\n\n{}\n", human_seconds(outcome.seconds),
+  fmt::print("fitted in {}{}\n\n{}\n", human_seconds(outcome.time),
              outcome.fitted.converged ? "" : "; the solver did not come to an end that it trusts",
              format_table({"of", "<parameter", "before", "fitted", "95% interval"}, rows));
   if (!outcome.fitted.intervals_known) {
@@ -136,7 +136,7 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
 
 Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
   Json json;
-  json["seconds"] = outcome.seconds;
+  json["seconds"] = outcome.time.v;
   json["converged"] = outcome.fitted.converged;
   json["intervals_known"] = outcome.fitted.intervals_known;
   for (const FittedParameter& p : outcome.fitted.parameters) {
@@ -289,7 +289,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
     }
   }
   const auto is_usable = [](const PricedRun& priced) {
-    return priced.timed() || (priced.price && !priced.run->failed && priced.run->peak_mem_gib);
+    return priced.timed() || (priced.price && !priced.run->failed && priced.run->peak_memory);
   };
   if (std::none_of(runs.begin(), runs.end(), is_usable)) {
     return make_error(
@@ -302,7 +302,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
 
   const auto begin = std::chrono::steady_clock::now();
   outcome.fitted = calibrate(outcome.rows, options);
-  outcome.seconds = seconds_since(begin);
+  outcome.time = seconds_since(begin);
   for (const CalibrationRow& row : outcome.rows) {
     outcome.after.push_back({row.run, price(*row.run, *row.profile, outcome.fitted)});
   }

@@ -96,7 +96,8 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
     return make_error("--losses: missing; want the losses that the runs are to reach, as 3,2.5");
   std::sort(o.losses.begin(), o.losses.end(), std::greater<>());
   if (!args.limit.empty()) {
-    COPUS_TRY(o.limit_s, parse_duration(args.limit, "--limit"));
+    COPUS_TRY(const double seconds, parse_duration(args.limit, "--limit"));
+    o.limit = Seconds(seconds);
   }
   const std::pair<const char*, const std::string*> passed_on[] = {
       {"--model", &args.job.model},

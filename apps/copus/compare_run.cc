@@ -7,6 +7,7 @@
 #include <fstream>
 #include <utility>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/events/event_log.h"
 
@@ -14,6 +15,9 @@ namespace copus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// What a run may take beyond its own limit, which counts from its first step.
+constexpr Seconds kAfterLimit(300);
 
 std::string last_line(const std::string& path) {
   std::ifstream in(path);
@@ -58,7 +62,7 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
                                       "--checkpoint-every",
                                       "off",
                                       "--for",
-                                      fmt::format("{}s", o.limit_s)};
+                                      fmt::format("{}s", o.limit.v)};
   command.insert(command.end(), o.flags.begin(), o.flags.end());
   command.insert(command.end(), flags.begin(), flags.end());
   RecordedRun run(o.losses, o.window);
@@ -67,8 +71,7 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
   const auto add = [&run](const TimedEvent& event, const std::string& where) {
     return run.add(event, where);
   };
-  // Its own limit counts from its first step; what comes before has one too.
-  const auto deadline = Clock::now() + std::chrono::duration<double>(o.limit_s + 300);
+  const auto deadline = Clock::now() + to_duration(o.limit + kAfterLimit);
   bool stopping = false;
   while (!child.ended()) {
     stop.look(child);
@@ -76,7 +79,7 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
     if (run.reached() && !std::exchange(stopping, true)) child.signal(SIGTERM);
     if (Clock::now() > deadline) {
       return make_error("{}, seed {}: not ended {} after its limit; see {}", name, seed,
-                        human_seconds(300), log);
+                        human_seconds(kAfterLimit), log);
     }
   }
   if (stop.signal() != 0) {

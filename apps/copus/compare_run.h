@@ -19,7 +19,7 @@ struct LiveOptions {
   std::int64_t late_batch = 0;  // the largest static one
   std::vector<double> losses;
   std::int64_t window = 0;
-  double limit_s = 600;
+  Seconds limit{600};
   std::vector<std::string> flags;  // that `copus train` has too, as given here
 };
 

@@ -100,9 +100,10 @@ Result<void> resolve_limits(const TrainArgs& args, RunOptions& run) {
     COPUS_TRY(run.until_loss, parse_number(args.until_loss, "--until-loss", 0, 1e6));
   }
   if (!args.for_time.empty()) {
-    COPUS_TRY(run.for_seconds, parse_duration(args.for_time, "--for"));
+    COPUS_TRY(const double seconds, parse_duration(args.for_time, "--for"));
+    run.for_time = Seconds(seconds);
   }
-  if (!run.steps && !run.samples && !run.until_loss && !run.for_seconds) {
+  if (!run.steps && !run.samples && !run.until_loss && !run.for_time) {
     return make_error("--steps: missing; want one of --steps, --samples, --until-loss or --for");
   }
   return {};
@@ -262,7 +263,7 @@ Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks
 
   COPUS_TRY(run.checkpoint, resolve_checkpoints(args.checkpoint));
   COPUS_TRY(const double timeout_s, collective_timeout_s(args));
-  run.checkpoint.wait_s = longest_s(Doing::kSaving, timeout_s);
+  run.checkpoint.wait = longest_time(Doing::kSaving, Seconds(timeout_s));
   if (run.bad_steps.action == OnBadStep::kRollback && run.checkpoint.every == 0) {
     return make_error(
         "--on-bad-step: got rollback without --checkpoint-every; want checkpoints to "
@@ -320,7 +321,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   if (run.steps) put("steps", *run.steps);
   if (run.samples) put("samples", *run.samples);
   if (run.until_loss) put("until-loss", *run.until_loss);
-  if (run.for_seconds) put("for", fmt::format("{}s", *run.for_seconds));
+  if (run.for_time) put("for", fmt::format("{}s", run.for_time->v));
   put("lr", t.lr.peak);
   // The default follows --lr, which may be given anew.
   if (!args.min_lr.empty()) put("min-lr", t.lr.floor);

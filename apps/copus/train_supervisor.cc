@@ -12,6 +12,7 @@
 
 #include "apps/copus/common.h"
 #include "copus/base/remove_tree.h"
+#include "copus/base/seconds_since.h"
 #include "copus/base/to_stderr.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/stall.h"
@@ -35,14 +36,13 @@ void say(const std::string& text) { to_stderr(fmt::format("copus: {}\n", text));
 // wait finds out first.
 class Silence {
  public:
-  Silence(std::string folder, double timeout_s)
-      : folder_(std::move(folder)), timeout_s_(timeout_s) {}
+  Silence(std::string folder, Seconds timeout) : folder_(std::move(folder)), timeout_(timeout) {}
 
   std::string operator()(const std::vector<int>& alive) {
     // Counted in looks of at most a few seconds each: that this process was stopped is not the
     // ranks' silence.
     const auto now = std::chrono::steady_clock::now();
-    const double passed = std::min(2.0, std::chrono::duration<double>(now - last_).count());
+    const Seconds passed = min(Seconds(2), to_seconds(now - last_));
     last_ = now;
     std::vector<Stall> stalls;
     std::map<int, RankActivity> seen;
@@ -53,12 +53,12 @@ class Silence {
       // A rank never takes its own away: whoever did has silenced nobody.
       if (file == seen.end() && heard.ever) continue;
       if (file != seen.end() && (!heard.ever || file->second.ticks != heard.ticks)) {
-        heard = {true, file->second.ticks, 0};
+        heard = {true, file->second.ticks, Seconds()};
         continue;
       }
-      heard.silent_s += passed;
-      if (heard.silent_s < limit_s(heard)) continue;
-      stalls.push_back({heard.ever ? file->second : RankActivity(), true, heard.silent_s});
+      heard.silent += passed;
+      if (heard.silent < limit(heard)) continue;
+      stalls.push_back({heard.ever ? file->second : RankActivity(), true, heard.silent});
       stalls.back().rank.rank = rank;
     }
     return to_text(stalls);
@@ -68,15 +68,16 @@ class Silence {
   struct Heard {
     bool ever = false;  // without a file so far: it starts
     std::uint64_t ticks = 0;
-    double silent_s = 0;
+    Seconds silent;
   };
   // Long enough that the ranks' own limits come first, also where one waits for one that waits.
-  double limit_s(const Heard& heard) const {
-    return 2 * longest_s(heard.ever ? Doing::kBetweenSteps : Doing::kStarting, timeout_s_) + 10;
+  Seconds limit(const Heard& heard) const {
+    return 2 * longest_time(heard.ever ? Doing::kBetweenSteps : Doing::kStarting, timeout_) +
+           Seconds(10);
   }
 
   std::string folder_;
-  double timeout_s_;
+  Seconds timeout_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::map<int, Heard> heard_;
 };
@@ -93,12 +94,12 @@ std::optional<std::int64_t> step_of(const std::optional<PublishedCheckpoint>& ch
 
 // Ranks that the next attempt cannot count on: killed by somebody else, or hung.
 std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string& folder, int ranks,
-                            double timeout_s) {
+                            Seconds timeout) {
   if (!outcome.killed.empty()) return outcome.killed;
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   std::vector<int> lost;
-  for (const Stall& stall : stalled_before_the_end(read_activities(folder, all), timeout_s / 2)) {
+  for (const Stall& stall : stalled_before_the_end(read_activities(folder, all), timeout / 2)) {
     lost.push_back(stall.rank.rank);
   }
   return lost;
@@ -117,11 +118,12 @@ Result<SupervisorOutcome> attempt(const TrainArgs& args, const RunDirectory& dir
   options.ranks = ranks;
   options.command = command;
   options.master_port = served.port;
-  COPUS_TRY(options.save_grace_s, save_grace_s(args.failures));
+  COPUS_TRY(const double grace_s, save_grace_s(args.failures));
+  options.save_grace = Seconds(grace_s);
   if (!why_again.empty()) options.variables.push_back("COPUS_RESTART_WHY=" + why_again);
   options.kept_open = directory.descriptor();
   options.variables.push_back(fmt::format("{}={}", kHeldDirectory, directory.descriptor()));
-  options.stalled = Silence(activity_folder(directory.path()), timeout_s);
+  options.stalled = Silence(activity_folder(directory.path()), Seconds(timeout_s));
   return supervise(options);
 }
 
@@ -215,15 +217,15 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
       return outcome->exit_code;
     }
     const std::optional<PublishedCheckpoint> from = newest_checkpoint(run.run_dir);
-    const Result<Attempt> next =
-        restarts.next(*outcome, lost_ranks(*outcome, folder, ranks, *timeout_s), step_of(from));
+    const Result<Attempt> next = restarts.next(
+        *outcome, lost_ranks(*outcome, folder, ranks, Seconds(*timeout_s)), step_of(from));
     if (!next) {
       report(next.error());
       return outcome->exit_code;
     }
     why_again = outcome->message;
     say(fmt::format("restart {} of {} in {:.0f} s, {}, {} of {} ranks: {}", restarts.made(),
-                    options.max_restarts, next->wait_s,
+                    options.max_restarts, next->wait.v,
                     from ? fmt::format("from the checkpoint of step {}", from->step)
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
@@ -231,7 +233,7 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
     // Until the run has written its own config.toml it does not know of ranks that are gone.
     if (next->ranks != first_ranks) shrink(run.trainer, from, next->ranks, command);
     ranks = next->ranks;
-    const Result<std::optional<int>> signal = sleep_until_signal(next->wait_s);
+    const Result<std::optional<int>> signal = sleep_until_signal(next->wait);
     if (signal && *signal) {
       report(make_error("stopped by {} between two attempts", signal_name(**signal)));
       return 128 + **signal;

@@ -122,8 +122,8 @@ std::string predictions_csv(const std::vector<MeasuredFile>& files, const Valida
       std::vector<std::string> cells(columns.size());
       for (std::size_t c = 0; c < input.cells.size(); ++c) cells[places[f][c]] = input.cells[c];
       const std::optional<RunPrice>& price = validation.runs[row++].price;
-      cells[time_place] = price ? fmt::format("{:.6g}", price->step_time_s) : "";
-      cells[memory_place] = price ? fmt::format("{:.4f}", price->peak_mem_gib) : "";
+      cells[time_place] = price ? fmt::format("{:.6g}", price->step_time.v) : "";
+      cells[memory_place] = price ? fmt::format("{:.4f}", to_gib(price->peak_memory)) : "";
       text += csv_line(cells);
     }
   }
@@ -140,7 +140,7 @@ std::string plot_svg(const Validation& validation) {
     if (series == picture.series.end()) {
       series = picture.series.insert(series, {priced.run->source, {}});
     }
-    series->points.push_back({*priced.run->step_time_s, priced.price->step_time_s});
+    series->points.push_back({*priced.run->step_time, priced.price->step_time});
     ++timed;
   }
   const Accuracy all = accuracy_of(validation.runs, "all");

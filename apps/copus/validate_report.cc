@@ -129,8 +129,8 @@ std::string worst_text(const Validation& validation) {
     const MeasuredRun& run = *priced->run;
     rows.push_back({shortened(run.id, 24), shortened(run.source, 20), shortened(run.model.name, 24),
                     count(static_cast<std::size_t>(run.plan.gpus())),
-                    shortened(short_name(run.plan), 30), human_seconds(*run.step_time_s),
-                    human_seconds(priced->price->step_time_s),
+                    shortened(short_name(run.plan), 30), human_seconds(*run.step_time),
+                    human_seconds(priced->price->step_time),
                     signed_percent(priced->signed_error())});
   }
   const std::string table = format_table(
@@ -234,8 +234,8 @@ Json validation_to_json(const Validation& validation) {
   for (const auto& [priced, reason] : worst_of(validation)) {
     worst.push_back({{"id", priced->run->id},
                      {"source", priced->run->source},
-                     {"measured_step_time_s", *priced->run->step_time_s},
-                     {"predicted_step_time_s", priced->price->step_time_s},
+                     {"measured_step_time_s", priced->run->step_time->v},
+                     {"predicted_step_time_s", priced->price->step_time.v},
                      {"error", std::abs(priced->signed_error())},
                      {"reason", reason}});
   }

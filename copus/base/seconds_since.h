@@ -1,11 +1,23 @@
+// Between std::chrono, which tells the time and waits, and Seconds, which formulas and reports
+// have.
 #pragma once
 
 #include <chrono>
 
+#include "copus/base/units.h"
+
 namespace copus {
 
-inline double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+template <typename Rep, typename Period>
+constexpr Seconds to_seconds(std::chrono::duration<Rep, Period> time) {
+  return Seconds(std::chrono::duration<double>(time).count());
+}
+constexpr std::chrono::duration<double> to_duration(Seconds time) {
+  return std::chrono::duration<double>(time.v);
+}
+
+inline Seconds seconds_since(std::chrono::steady_clock::time_point begin) {
+  return to_seconds(std::chrono::steady_clock::now() - begin);
 }
 
 }  // namespace copus

@@ -7,7 +7,7 @@
 namespace copus {
 
 Result<void> EventStream::write(Event event) {
-  const TimedEvent timed{Seconds(seconds_since(begin_)), std::move(event)};
+  const TimedEvent timed{seconds_since(begin_), std::move(event)};
   Result<void> first;
   for (EventSink* sink : sinks_) {
     Result<void> taken = sink->take(timed);

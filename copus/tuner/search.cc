@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 
 namespace copus {
@@ -340,8 +341,7 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
     result.closest =
         play_out(model, shortlist.kept().empty() ? walk.least_memory() : shortlist.kept().front());
   }
-  const auto end = std::chrono::steady_clock::now();
-  result.search_time = Seconds(std::chrono::duration<double>(end - start).count());
+  result.search_time = seconds_since(start);
   return result;
 }
 

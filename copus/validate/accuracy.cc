@@ -74,8 +74,8 @@ void add_ranking(std::span<const PricedRun> runs, Accuracy& result) {
   for (const PricedRun& priced : runs) {
     if (!priced.timed()) continue;
     Group& group = groups[group_key(*priced.run)];
-    group.predicted.push_back(priced.price->step_time_s);
-    group.measured.push_back(*priced.run->step_time_s);
+    group.predicted.push_back(priced.price->step_time.v);
+    group.measured.push_back(priced.run->step_time->v);
   }
   std::vector<double> correlations, regrets;
   for (const auto& [key, group] : groups) {
@@ -101,8 +101,8 @@ void add_memory(std::span<const PricedRun> runs, Accuracy& result) {
       continue;
     }
     ++(priced.price->fits ? result.fit.worked_fit : result.fit.worked_no_fit);
-    if (priced.run->peak_mem_gib) {
-      errors.push_back(std::abs(priced.price->peak_mem_gib / *priced.run->peak_mem_gib - 1));
+    if (priced.run->peak_memory) {
+      errors.push_back(std::abs(priced.price->peak_memory / *priced.run->peak_memory - 1));
     }
   }
   result.memory_rows = errors.size();
@@ -124,7 +124,7 @@ void most_first(std::vector<T>& items, Rows rows) {
 
 double PricedRun::signed_error() const {
   COPUS_CHECK(timed());
-  return price->step_time_s / *run->step_time_s - 1;
+  return price->step_time / *run->step_time - 1;
 }
 
 Accuracy accuracy_of(std::span<const PricedRun> runs, std::string source) {

@@ -20,7 +20,7 @@ struct PricedRun {
   std::optional<RunPrice> price;  // nothing: run->problem says why
 
   // Whether the prediction of step time has something to be compared with.
-  bool timed() const { return price && !run->failed && run->step_time_s; }
+  bool timed() const { return price && !run->failed && run->step_time; }
   // Predicted over measured, less 1. REQUIRES: timed().
   double signed_error() const;
 };

@@ -27,9 +27,9 @@ class Table {
     run.model.name = row.model;
     run.cluster.gpu.name = "GPU";
     run.plan.dp = row.gpus;
-    if (row.measured > 0) run.step_time_s = row.measured;
+    if (row.measured > 0) run.step_time = Seconds(row.measured);
     RunPrice price;
-    price.step_time_s = row.predicted;
+    price.step_time = Seconds(row.predicted);
     price.fits = true;
     priced_.push_back({&run, price});
     return run;
@@ -178,7 +178,8 @@ TEST(Ranking, IsTheSameWhenAllPredictionsAreScaled) {
   const Accuracy before = table.accuracy();
   for (const double scale : {0.01, 0.7, 3.0, 1e6}) {
     Table scaled = table;
-    for (PricedRun& priced : scaled.runs()) priced.price->step_time_s *= scale;
+    for (PricedRun& priced : scaled.runs())
+      priced.price->step_time = scale * priced.price->step_time;
     EXPECT_EQ(scaled.accuracy().spearman_median, before.spearman_median);
     EXPECT_EQ(scaled.accuracy().regret_mean, before.regret_mean);
     EXPECT_NE(scaled.accuracy().mape, before.mape);
@@ -187,15 +188,15 @@ TEST(Ranking, IsTheSameWhenAllPredictionsAreScaled) {
 
 TEST(MemoryError, TakesRunsThatWorkedAndHaveAPeak) {
   Table table;
-  table.add(1, 1).peak_mem_gib = 40;
-  table.last().price->peak_mem_gib = 50;  // +25%
-  table.add(1, 1).peak_mem_gib = 20;
-  table.last().price->peak_mem_gib = 19;  // -5%
-  table.add(1, 1).peak_mem_gib = 10;
-  table.last().price->peak_mem_gib = 9;  // -10%
+  table.add(1, 1).peak_memory = gib(40);
+  table.last().price->peak_memory = gib(50);  // +25%
+  table.add(1, 1).peak_memory = gib(20);
+  table.last().price->peak_memory = gib(19);  // -5%
+  table.add(1, 1).peak_memory = gib(10);
+  table.last().price->peak_memory = gib(9);  // -10%
   MeasuredRun& failed = table.add(0, 1);
   failed.failed = true;
-  failed.peak_mem_gib = 1;
+  failed.peak_memory = gib(1);
   table.add(1, 1);
   const Accuracy a = table.accuracy();
   EXPECT_EQ(a.memory_rows, 3U);

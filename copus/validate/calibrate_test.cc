@@ -58,8 +58,8 @@ std::vector<MeasuredRun> made_runs(
             FrameworkProfile profile = megatron();
             truth(cluster, profile);
             const RunPrice price = copus::price(run, cluster, profile).value();
-            run.step_time_s = price.step_time_s * std::exp(error(random));
-            run.peak_mem_gib = price.peak_mem_gib * std::exp(error(random));
+            run.step_time = price.step_time * std::exp(error(random));
+            run.peak_memory = price.peak_memory * std::exp(error(random));
             runs.push_back(std::move(run));
           }
         }
@@ -90,7 +90,7 @@ double mean_error(const std::vector<MeasuredRun>& runs,
                   const std::vector<std::optional<RunPrice>>& prices) {
   double sum = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    sum += std::abs(prices[i]->step_time_s / *runs[i].step_time_s - 1);
+    sum += std::abs(prices[i]->step_time / *runs[i].step_time - 1);
   }
   return sum / static_cast<double>(runs.size());
 }
@@ -187,7 +187,7 @@ TEST_F(CalibrationTest, OfTwentyRowsHoldsOnRowsNeverSeen) {
 TEST_F(CalibrationTest, IsNotMovedByAFewWildReadings) {
   std::vector<MeasuredRun> runs = made_runs(slower, 0.02, 1000);
   const std::vector<MeasuredRun> right = runs;
-  for (std::size_t i = 0; i < runs.size(); i += 10) *runs[i].step_time_s *= 6;
+  for (std::size_t i = 0; i < runs.size(); i += 10) runs[i].step_time = 6 * *runs[i].step_time;
   const Calibration fitted = calibrate(rows_of(runs), {});
   EXPECT_LT(mean_error(right, prices(right, fitted)), 0.05);
 }
@@ -217,7 +217,7 @@ TEST_F(CalibrationTest, PricesAFoldWithoutItsOwnRows) {
   std::vector<std::string> folds;
   for (MeasuredRun& run : runs) {
     const bool is_odd = run.model.hidden != 1024;
-    if (is_odd) *run.step_time_s *= 1.2;
+    if (is_odd) run.step_time = 1.2 * *run.step_time;
     folds.push_back(is_odd ? "odd" : "even");
   }
   std::size_t reported = 0;
@@ -227,7 +227,7 @@ TEST_F(CalibrationTest, PricesAFoldWithoutItsOwnRows) {
   double sum = 0, count = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (folds[i] != "odd") continue;
-    sum += out[i]->step_time_s / *runs[i].step_time_s;
+    sum += out[i]->step_time / *runs[i].step_time;
     ++count;
   }
   EXPECT_NEAR(sum / count, 1 / 1.2, 0.04);

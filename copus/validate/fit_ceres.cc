@@ -47,8 +47,8 @@ class RowError {
     }
     constexpr std::int64_t kActions = 1'000;  // a solver asks many times
     const std::optional<RunPrice> priced = price(*row_.run, cluster, profile, kActions);
-    const double ratio = of_ == ParameterOf::kTime ? priced->step_time_s / *row_.run->step_time_s
-                                                   : priced->peak_mem_gib / *row_.run->peak_mem_gib;
+    const double ratio = of_ == ParameterOf::kTime ? priced->step_time / *row_.run->step_time
+                                                   : priced->peak_memory / *row_.run->peak_memory;
     residual[0] = std::log(ratio) * scale_;
     return std::isfinite(residual[0]);
   }
@@ -73,8 +73,8 @@ struct Belief {
 
 bool usable(const CalibrationRow& row, ParameterOf of) {
   if (row.run->failed || !row.run->problem.empty()) return false;
-  return of == ParameterOf::kTime ? row.run->step_time_s.has_value()
-                                  : row.run->peak_mem_gib.has_value();
+  return of == ParameterOf::kTime ? row.run->step_time.has_value()
+                                  : row.run->peak_memory.has_value();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 constexpr double kMuch = 0.30;
 // A layer whose products would take less at peak rate, priced at less than this share of the peak,
 // is bound by kernel launches or by their size.
-constexpr double kSmallLayerSeconds = 0.4e-3;
+constexpr Seconds kSmallLayer(0.4e-3);
 constexpr double kLowUse = 0.4;
 constexpr double kNearlyFull = 0.92;
 
@@ -47,36 +47,36 @@ std::vector<Part> parts_of(const MeasuredRun& run, const StepBreakdown& b) {
   };
 }
 
-// Seconds at peak rate of the products, forward and backward, without recompute.
+// What the products take at peak rate, forward and backward, without recompute.
 struct AtPeak {
-  double step;   // all of them, on all GPUs
-  double layer;  // those of one layer and micro-batch, on one GPU
+  Seconds step;   // all of them, on all GPUs
+  Seconds layer;  // those of one layer and micro-batch, on one GPU
 };
 AtPeak at_peak(const MeasuredRun& run) {
   const double flops = 3 * run.model.forward_flops_per_token(run.seq_len);
   const double head = 3 * 2 * real(run.model.hidden) * real(run.model.vocab);
-  const double rate = run.cluster.gpu.peak(run.precision).v;
+  const FlopsPerSec rate = run.cluster.gpu.peak(run.precision);
   const double tokens = real(run.plan.micro_batch * run.seq_len) / real(run.plan.tp * run.plan.cp);
-  return {flops * real(run.global_batch * run.seq_len) / real(run.plan.gpus()) / rate,
-          (flops - head) / real(run.model.layers) * tokens / rate};
+  return {Flops(flops * real(run.global_batch * run.seq_len) / real(run.plan.gpus())) / rate,
+          Flops((flops - head) / real(run.model.layers) * tokens) / rate};
 }
 
 std::string dominant(const MeasuredRun& run, const RunPrice& price) {
   const StepBreakdown& b = price.estimate.breakdown;
-  const double total = std::max(b.total().v, 1e-12);
+  const Seconds total = max(b.total(), Seconds(1e-12));
   const std::vector<Part> parts = parts_of(run, b);
   const Part& most = *std::max_element(
       parts.begin(), parts.end(), [](const Part& a, const Part& c) { return a.time < c.time; });
-  if (most.time.v / total >= kMuch) {
-    return fmt::format("{} is {:.0f}% of the prediction", most.name, 100 * most.time.v / total);
+  if (most.time / total >= kMuch) {
+    return fmt::format("{} is {:.0f}% of the prediction", most.name, 100 * most.time / total);
   }
   const AtPeak peak = at_peak(run);
-  if (peak.layer < kSmallLayerSeconds && peak.step < kLowUse * b.compute.v) {
+  if (peak.layer < kSmallLayer && peak.step < kLowUse * b.compute) {
     return fmt::format("predicted launch-bound: a layer's work is {} at peak rate",
                        human_seconds(peak.layer));
   }
   return fmt::format("compute is {:.0f}% of the prediction",
-                     100 * (b.compute.v + b.recompute.v) / total);
+                     100 * (b.compute + b.recompute) / total);
 }
 
 std::string contradiction(const Twin& twin) {
@@ -108,7 +108,7 @@ std::vector<std::optional<Twin>> find_twins(std::span<const PricedRun> runs) {
   }
   std::vector<std::optional<Twin>> twins(runs.size());
   for (const auto& [key, indices] : same) {
-    const auto time = [&](std::size_t i) { return *runs[i].run->step_time_s; };
+    const auto time = [&](std::size_t i) { return *runs[i].run->step_time; };
     const auto [fast, slow] =
         std::minmax_element(indices.begin(), indices.end(),
                             [&](std::size_t a, std::size_t b) { return time(a) < time(b); });
@@ -123,18 +123,19 @@ std::vector<std::optional<Twin>> find_twins(std::span<const PricedRun> runs) {
 
 std::string likely_reason(const MeasuredRun& run, const RunPrice& price,
                           const std::optional<Twin>& twin) {
-  COPUS_CHECK(run.step_time_s.has_value());
+  COPUS_CHECK(run.step_time.has_value());
   std::vector<std::string> clauses;
   if (twin) clauses.push_back(contradiction(*twin));
   clauses.push_back(dominant(run, price));
-  const double ideal = at_peak(run).step;
+  const Seconds ideal = at_peak(run).step;
   clauses.push_back(fmt::format("use of peak: predicted {:.2g}%, measured {:.2g}%",
-                                100 * ideal / price.step_time_s, 100 * ideal / *run.step_time_s));
-  const double capacity = to_gib(run.cluster.gpu.memory);
-  const double need = run.peak_mem_gib.value_or(price.peak_mem_gib);
-  if (need > kNearlyFull * capacity && price.step_time_s < *run.step_time_s) {
+                                100 * ideal / price.step_time, 100 * ideal / *run.step_time));
+  const Bytes capacity = run.cluster.gpu.memory;
+  const Bytes need = run.peak_memory.value_or(price.peak_memory);
+  if (need > kNearlyFull * capacity && price.step_time < *run.step_time) {
     clauses.push_back(fmt::format("{} {:.0f} of {:.0f} GiB, where allocation may stall",
-                                  run.peak_mem_gib ? "measured" : "predicted", need, capacity));
+                                  run.peak_memory ? "measured" : "predicted", to_gib(need),
+                                  to_gib(capacity)));
   }
   if (!run.assumed.empty())
     clauses.push_back(fmt::format("assumed {}", fmt::join(run.assumed, ", ")));

@@ -32,7 +32,7 @@ MeasuredRun run_of_row(const std::string& row) {
 RunPrice price_of(const StepBreakdown& breakdown) {
   RunPrice price;
   price.estimate.breakdown = breakdown;
-  price.step_time_s = breakdown.total().v;
+  price.step_time = breakdown.total();
   price.fits = true;
   return price;
 }
@@ -85,11 +85,11 @@ TEST(LikelyReason, StatesWhatWasAssumed) {
 
 TEST(LikelyReason, SuspectsFullMemoryOnlyOfSlowRuns) {
   MeasuredRun run = run_of_row(kLarge);
-  run.peak_mem_gib = 78;
+  run.peak_memory = gib(78);
   StepBreakdown b;
   b.compute = Seconds(4);
   EXPECT_TRUE(contains(likely_reason(run, price_of(b), std::nullopt), "measured 78 of"));
-  run.step_time_s = 1;
+  run.step_time = Seconds(1);
   EXPECT_FALSE(contains(likely_reason(run, price_of(b), std::nullopt), "measured 78 of"));
 }
 

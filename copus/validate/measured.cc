@@ -195,11 +195,12 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   if (precision) run.precision = *precision;
   const std::string_view status = cells.text("status");
   run.failed = !status.empty() && status != "ok" && status != "OK";
-  run.step_time_s = cells.number("step_time_s");
-  run.peak_mem_gib = cells.number("peak_mem_gib");
-  if (const auto rate = cells.number("tokens_per_s_per_gpu"); rate && !run.step_time_s) {
-    run.step_time_s = static_cast<double>(run.global_batch) * static_cast<double>(run.seq_len) /
-                      *rate / static_cast<double>(std::max<std::int64_t>(1, run.plan.gpus()));
+  if (const auto time = cells.number("step_time_s")) run.step_time = Seconds(*time);
+  if (const auto peak = cells.number("peak_mem_gib")) run.peak_memory = gib(*peak);
+  if (const auto rate = cells.number("tokens_per_s_per_gpu"); rate && !run.step_time) {
+    run.step_time =
+        Seconds(static_cast<double>(run.global_batch) * static_cast<double>(run.seq_len) / *rate /
+                static_cast<double>(std::max<std::int64_t>(1, run.plan.gpus())));
   }
   const Result<ClusterSpec> cluster = read_cluster(cells, run.plan.gpus());
   if (cells.error()) return *cells.error();

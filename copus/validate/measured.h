@@ -28,8 +28,8 @@ struct MeasuredRun {
   std::int64_t global_batch = 1;
 
   bool failed = false;  // it was tried, and did not run
-  std::optional<double> step_time_s;
-  std::optional<double> peak_mem_gib;
+  std::optional<Seconds> step_time;
+  std::optional<Bytes> peak_memory;
 
   std::vector<std::string> assumed;  // "vocab=51200", …
   std::string problem;               // why it cannot be priced; empty: it can

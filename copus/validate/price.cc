@@ -36,9 +36,9 @@ std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster
       plan.stage_layers.empty() && max_actions < StepModel::kMaxActions
           ? step.closed_form(plan, step.shape_costs(plan), step.unsplit(plan.pp * plan.vp))
           : step.predict(plan, max_actions);
-  result.step_time_s = result.estimate.time.v;
-  result.peak_mem_gib = to_gib(profile.logs_first_rank ? result.estimate.first_memory
-                                                       : result.estimate.memory.total());
+  result.step_time = result.estimate.time;
+  result.peak_memory =
+      profile.logs_first_rank ? result.estimate.first_memory : result.estimate.memory.total();
   result.fits = result.estimate.memory.total() <= step.capacity();
   return result;
 }

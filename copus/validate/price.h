@@ -11,9 +11,9 @@ namespace copus {
 
 struct RunPrice {
   StepEstimate estimate;
-  double step_time_s = 0;
-  double peak_mem_gib = 0;  // of the rank that the table measured, or the one that needs most
-  bool fits = false;        // every rank within its GPU's memory
+  Seconds step_time;
+  Bytes peak_memory;  // of the rank that the table measured, or the one that needs most
+  bool fits = false;  // every rank within its GPU's memory
 };
 
 // The run's cluster, with what is known of the network that the framework's runs had.

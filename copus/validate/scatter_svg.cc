@@ -47,9 +47,9 @@ std::vector<Drawn> drawn_of(const ScatterPicture& picture) {
     Drawn drawn;
     drawn.name = series.name;
     for (const ScatterPoint& p : series.points) {
-      const double ratio = p.predicted_s / p.measured_s;
-      if (!(p.measured_s > 0 && p.predicted_s > 0 && std::isfinite(ratio) && ratio > 0 &&
-            std::isfinite(p.predicted_s))) {
+      const double ratio = p.predicted / p.measured;
+      if (!(p.measured > Seconds() && p.predicted > Seconds() && std::isfinite(ratio) &&
+            ratio > 0 && std::isfinite(p.predicted.v))) {
         continue;
       }
       drawn.points.push_back(p);
@@ -84,8 +84,8 @@ struct LogAxis {
     double low = INFINITY, high = 0;
     for (const Drawn& drawn : all) {
       for (const ScatterPoint& p : drawn.points) {
-        low = std::min({low, p.measured_s, p.predicted_s});
-        high = std::max({high, p.measured_s, p.predicted_s});
+        low = std::min({low, p.measured.v, p.predicted.v});
+        high = std::max({high, p.measured.v, p.predicted.v});
       }
     }
     if (high == 0) return;
@@ -172,7 +172,7 @@ void draw_points(SvgPage& page, const std::vector<Drawn>& all, const LogAxis& ax
         "stroke-opacity='{}'>\n",
         drawn->colour(), is_dense ? 0.35 : 0.7, is_dense ? 0.8 : 1.0);
     for (const ScatterPoint& p : drawn->points) {
-      draw_mark(page, *drawn, axis.x(p.measured_s), axis.y(p.predicted_s), is_dense ? 2.3 : 3.2);
+      draw_mark(page, *drawn, axis.x(p.measured.v), axis.y(p.predicted.v), is_dense ? 2.3 : 3.2);
     }
     page.add("</g>\n");
   }

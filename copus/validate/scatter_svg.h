@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "copus/base/units.h"
+
 namespace copus {
 
 struct ScatterPoint {
-  double measured_s = 0;
-  double predicted_s = 0;
+  Seconds measured;
+  Seconds predicted;
 };
 
 struct ScatterSeries {

@@ -10,9 +10,14 @@
 namespace copus {
 namespace {
 
+// In seconds.
+ScatterPoint at(double measured, double predicted) {
+  return {Seconds(measured), Seconds(predicted)};
+}
+
 TEST(ScatterSvg, DrawsAPointPerRunAndALegendPerSource) {
   const std::string svg =
-      scatter_svg({"title", "subtitle", {{"one", {{1, 1.1}, {2, 1.6}}}, {"two", {{3, 3}}}}});
+      scatter_svg({"title", "subtitle", {{"one", {at(1, 1.1), at(2, 1.6)}}, {"two", {at(3, 3)}}}});
   expect_valid_svg(svg);
   EXPECT_EQ(count(svg, "<circle"), 3U + 2U);
   EXPECT_EQ(count(svg, ">one<"), 1U);
@@ -21,14 +26,14 @@ TEST(ScatterSvg, DrawsAPointPerRunAndALegendPerSource) {
 }
 
 TEST(ScatterSvg, IsSelfContained) {
-  const std::string svg = scatter_svg({"t", "s", {{"one", {{1, 1}}}}});
+  const std::string svg = scatter_svg({"t", "s", {{"one", {at(1, 1)}}}});
   EXPECT_EQ(count(svg, "http"), 1U);  // the namespace
   EXPECT_EQ(count(svg, "<script"), 0U);
   EXPECT_EQ(count(svg, "prefers-color-scheme:dark"), 1U);
 }
 
 TEST(ScatterSvg, EscapesText) {
-  const std::string svg = scatter_svg({"a<b", "c&d", {{"<x>\xff", {{1, 1}}}}});
+  const std::string svg = scatter_svg({"a<b", "c&d", {{"<x>\xff", {at(1, 1)}}}});
   expect_valid_svg(svg);
   EXPECT_EQ(count(svg, ">a&lt;b<"), 1U);
   EXPECT_EQ(count(svg, ">c&amp;d<"), 1U);
@@ -36,7 +41,7 @@ TEST(ScatterSvg, EscapesText) {
 }
 
 TEST(ScatterSvg, TicksAreOneTwoFiveInPeoplesUnits) {
-  const std::string svg = scatter_svg({"t", "s", {{"one", {{0.3, 0.3}, {15, 15}}}}});
+  const std::string svg = scatter_svg({"t", "s", {{"one", {at(0.3, 0.3), at(15, 15)}}}});
   for (const char* name : {"200 ms", "500 ms", "1 s", "2 s", "5 s", "10 s", "20 s"}) {
     EXPECT_EQ(count(svg, std::string(">") + name + "<"), 2U) << name;  // on both axes
   }
@@ -47,7 +52,7 @@ TEST(ScatterSvg, TicksAreOneTwoFiveInPeoplesUnits) {
 TEST(ScatterSvg, TakesAnyRangeOfTimes) {
   for (const double low : {1e-9, 1e-3, 0.999, 1.0, 1e6}) {
     for (const double factor : {1.0, 1.5, 1e3, 1e9}) {
-      const std::string svg = scatter_svg({"t", "s", {{"one", {{low, low * factor}}}}});
+      const std::string svg = scatter_svg({"t", "s", {{"one", {at(low, low * factor)}}}});
       expect_valid_svg(svg);
       EXPECT_EQ(count(svg, "<circle"), 2U);
     }
@@ -56,10 +61,11 @@ TEST(ScatterSvg, TakesAnyRangeOfTimes) {
 
 TEST(ScatterSvg, LeavesOutWhatHasNoLogarithm) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::string svg = scatter_svg(
-      {"t",
-       "s",
-       {{"one", {{1, 1}, {0, 1}, {1, 0}, {-1, 1}, {nan, 1}, {1, INFINITY}}}, {"none", {}}}});
+  const std::string svg =
+      scatter_svg({"t",
+                   "s",
+                   {{"one", {at(1, 1), at(0, 1), at(1, 0), at(-1, 1), at(nan, 1), at(1, INFINITY)}},
+                    {"none", {}}}});
   expect_valid_svg(svg);
   EXPECT_EQ(count(svg, "<circle"), 2U);
   EXPECT_EQ(count(svg, "none<"), 0U);
@@ -69,7 +75,7 @@ TEST(ScatterSvg, DrawsNothingToo) { expect_valid_svg(scatter_svg({"", "", {}}));
 
 TEST(ScatterSvg, TellsManySourcesApartByShapeAndEndsTheLegend) {
   ScatterPicture picture{"t", "s", {}};
-  for (int i = 0; i < 30; ++i) picture.series.push_back({"source", {{1.0 + i, 1.0 + i}}});
+  for (int i = 0; i < 30; ++i) picture.series.push_back({"source", {at(1.0 + i, 1.0 + i)}});
   const std::string svg = scatter_svg(picture);
   expect_valid_svg(svg);
   EXPECT_GT(count(svg, "<circle"), 10U);

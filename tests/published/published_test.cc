@@ -58,7 +58,7 @@ TEST_P(PublishedSource, IsPredictedWithinItsBounds) {
   ASSERT_GE(runs.size(), 5u);
   for (const PricedRun& run : runs) {
     std::printf("%-22s %-26s %8.3f s measured, %8.3f s predicted (%+.1f%%)\n", run.run->id.c_str(),
-                short_name(run.run->plan).c_str(), *run.run->step_time_s, run.price->step_time_s,
+                short_name(run.run->plan).c_str(), run.run->step_time->v, run.price->step_time.v,
                 100 * run.signed_error());
     EXPECT_LT(std::abs(run.signed_error()), GetParam().worst) << run.run->id;
   }

@@ -99,7 +99,7 @@ SaveOutcome Saver::run(const SaveJob& job, const std::string& partial) const {
     // On a full disk an empty marker may still be made: that it is there says enough.
     (void)write_whole_file(marker(partial, options_.rank, "failed"), outcome.error);
   }
-  outcome.write_s = seconds_since(begin);
+  outcome.write = seconds_since(begin);
   return outcome;
 }
 
@@ -152,11 +152,11 @@ Result<std::vector<CheckpointFile>> Saver::gather(const std::string& partial,
                         why && !why->empty() ? *why : "could not write its shard");
     }
     if (give_up_.load()) return make_error("the run ended before rank {} had written", rank);
-    if (seconds_since(begin) > options_.wait_s) {
+    if (seconds_since(begin) > options_.wait) {
       return make_error(
           "rank {}: its shard did not come to {} in {:.0f} s; want a run directory that all nodes "
           "share, or a longer --timeout",
-          rank, partial, options_.wait_s);
+          rank, partial, options_.wait.v);
     }
     std::this_thread::sleep_for(nap);
     nap = std::min(2 * nap, std::chrono::milliseconds(50));

@@ -20,8 +20,8 @@ struct SaverOptions {
   std::string run_dir;  // the same folder for all ranks
   int rank = 0;
   int ranks = 1;
-  double wait_s = 1200;  // rank 0, from the beginning: for the slowest of the others
-  Retention retention;   // rank 0's
+  Seconds wait{1200};   // rank 0, from the beginning: for the slowest of the others
+  Retention retention;  // rank 0's
 };
 
 struct SaveJob {
@@ -38,7 +38,7 @@ struct SaveOutcome {
   std::string error;       // not empty: nothing was published, and what was written is removed
   std::string warning;     // published, but old ones could not be removed
   std::int64_t bytes = 0;  // of all files; other ranks: of their own
-  double write_s = 0;
+  Seconds write;
   std::string partial;  // where it was written until it was published
 };
 

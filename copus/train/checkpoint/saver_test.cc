@@ -11,12 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-SaverOptions options_for(const TestFolder& run, int rank, double wait_s = 20) {
+SaverOptions options_for(const TestFolder& run, int rank, Seconds wait = Seconds(20)) {
   SaverOptions options;
   options.run_dir = run.path();
   options.rank = rank;
   options.ranks = 2;
-  options.wait_s = wait_s;
+  options.wait = wait;
   return options;
 }
 
@@ -61,7 +61,7 @@ TEST(Saver, PublishesWhenAllHaveWrittenAndNotBefore) {
 TEST(Saver, ShardThatDoesNotComeIsAnErrorAndLeavesNothing) {
   const TestFolder run;
   const Manifest manifest = manifest_of(tiny_model(), plan_of("dp=2"), 5);
-  Saver first(options_for(run, 0, /*wait_s=*/0.05));
+  Saver first(options_for(run, 0, /*wait=*/Seconds(0.05)));
   std::vector<float> data;
   first.start(job_of(manifest, 0, data));
   const SaveOutcome outcome = *first.wait();
@@ -74,7 +74,7 @@ TEST(Saver, FailureOfAnyRankIsKnownAtOnceByItsReason) {
   const Manifest manifest = manifest_of(tiny_model(), plan_of("dp=2"), 5);
   // Where its shard should be there is a folder.
   fs::create_directories(partial_folder(run.path(), 5, 0) + "/shard-1.safetensors");
-  Saver first(options_for(run, 0, /*wait_s=*/3600)), second(options_for(run, 1));
+  Saver first(options_for(run, 0, /*wait=*/Seconds(3600))), second(options_for(run, 1));
   std::vector<float> data0, data1;
   first.start(job_of(manifest, 0, data0));
   second.start(job_of(manifest, 1, data1));
@@ -96,7 +96,7 @@ TEST(Saver, RunThatEndsWaitsForNobody) {
   const auto begin = std::chrono::steady_clock::now();
   {
     std::vector<float> data;  // outlives the saver, which reads it
-    Saver first(options_for(run, 0, /*wait_s=*/3600));
+    Saver first(options_for(run, 0, /*wait=*/Seconds(3600)));
     first.start(job_of(manifest_of(tiny_model(), plan_of("dp=2"), 5), 0, data));
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }

@@ -81,7 +81,7 @@ inline std::string save_checkpoint(const std::string& run_dir, const Manifest& m
     options.run_dir = run_dir;
     options.rank = static_cast<int>(rank);
     options.ranks = static_cast<int>(ranks);
-    options.wait_s = 20;
+    options.wait = Seconds(20);
     options.retention = retention;
     savers.push_back(std::make_unique<Saver>(options));
     savers.back()->start(job_of(manifest, static_cast<int>(rank), data[rank]));

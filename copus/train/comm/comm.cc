@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "copus/base/seconds_since.h"
 #include "copus/train/health/stall.h"
 #include "copus/train/health/watchdog.h"
 
@@ -131,7 +132,7 @@ void Pending::wait() {
   } catch (const std::exception& error) {
     comm->fail(operation_, number_, first_line(error));
   }
-  comm->waited_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  comm->waited_ += seconds_since(begin);
   started_ = {};
   kept_.clear();
 }
@@ -253,9 +254,9 @@ void Comm::fail(Operation operation, std::int64_t number, const std::string& why
                       first_line(error));
   }
   // The one that keeps all waiting may be none of this group's.
-  const double half_s = std::chrono::duration<double>(rendezvous_.timeout).count() / 2;
+  const Seconds half = to_seconds(rendezvous_.timeout) / 2;
   const std::string stalled =
-      to_text(stalled_ranks(before, read_activities(own.folder(), watched), half_s));
+      to_text(stalled_ranks(before, read_activities(own.folder(), watched), half));
   if (!stalled.empty()) who += "; " + stalled;
   throw CommError(fmt::format("{} number {} in group {} (ranks {}) failed; {}; {}",
                               to_string(operation), number, name_, fmt::join(members_, ","), who,
@@ -273,7 +274,7 @@ Pending Comm::start(Operation operation, std::vector<Tensor> kept,
   const auto begin = Clock::now();
   try {
     pending.started_ = call();
-    waited_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    waited_ += seconds_since(begin);
   } catch (const std::exception& error) {
     fail(operation, pending.number_, first_line(error));
   }
@@ -345,9 +346,8 @@ void Comm::meet(Clock::time_point since) const {
   const std::int64_t number = ++meetings_;
   const Activity::Scope meets(activity(), Doing::kMeeting, number);
   const auto key_of = [&](std::int64_t n) { return fmt::format("copus/meeting/{}/{}", key_, n); };
-  const double timeout_s = std::chrono::duration<double>(rendezvous_.timeout).count();
   const auto deadline =
-      since + std::chrono::duration<double>(longest_s(Doing::kMeeting, timeout_s));
+      since + to_duration(longest_time(Doing::kMeeting, to_seconds(rendezvous_.timeout)));
   const auto everyone_came = [key = key_of(number), before = key_of(number - 1), all = size(),
                               store = rendezvous_.store, deadline]() -> bool {
     auto nap = std::chrono::microseconds(100);
@@ -369,6 +369,6 @@ void Comm::meet(Clock::time_point since) const {
   if (!came || !*came) fail(Operation::kMeet, number, "its time is over");
 }
 
-double Comm::take_waited_s() const { return std::exchange(waited_s_, 0.0); }
+Seconds Comm::take_waited() const { return std::exchange(waited_, Seconds()); }
 
 }  // namespace copus

@@ -131,14 +131,14 @@ class Comm {
   void broadcast(Tensor tensor, int root) const;
   void barrier() const;
   // Until all members have come, who may be long at their disks: saving or loading a checkpoint
-  // they have longest_s() of it, and so has, since that moment, who waits for them. Through the
+  // they have longest_time() of it, and so has, since that moment, who waits for them. Through the
   // ranks' meeting point.
   void meet(std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now()) const;
 
   std::int64_t started() const { return operations_; }  // operations so far
   Activity& activity() const { return *rendezvous_.activity; }
-  // Seconds that this thread has spent waiting for this group, since the last call.
-  double take_waited_s() const;
+  // What this thread has spent waiting for this group, since the last call.
+  Seconds take_waited() const;
 
  private:
   friend class Pending;
@@ -156,7 +156,7 @@ class Comm {
   int activity_group_ = 0;
   std::unique_ptr<CommBackend> backend_;
   mutable std::int64_t operations_ = 0, meetings_ = 0;
-  mutable double waited_s_ = 0;
+  mutable Seconds waited_;
 };
 
 }  // namespace copus

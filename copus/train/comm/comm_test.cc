@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "copus/base/seconds_since.h"
 #include "copus/train/comm/rank_threads.h"
 
 namespace copus {
@@ -189,9 +190,7 @@ void expect_missing(std::int64_t elements, const char* operation,
         }
       },
       std::chrono::seconds(2));
-  const double took =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  EXPECT_LT(took, 40) << "a hung peer must be given up";
+  EXPECT_LT(seconds_since(begin), Seconds(40)) << "a hung peer must be given up";
   ASSERT_EQ(errors.size(), 3U);
   for (const std::string& error : errors) {
     EXPECT_NE(error.find(operation), std::string::npos) << error;

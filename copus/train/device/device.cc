@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "copus/base/seconds_since.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -20,14 +21,13 @@ FlopsPerSec measured_matmul_rate() {
   constexpr std::int64_t n = 384;
   const Tensor a = at::ones({n, n}), b = at::ones({n, n});
   Tensor c = at::empty({n, n});
-  double best = 1e9;
+  Seconds best(1e9);
   for (int i = 0; i < 8; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     at::mm_out(c, a, b);
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    best = min(best, seconds_since(begin));
   }
-  return FlopsPerSec(2.0 * n * n * n / best);
+  return Flops(2.0 * n * n * n) / best;
 }
 
 }  // namespace

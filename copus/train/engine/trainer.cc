@@ -223,11 +223,11 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
                    bucket.moment2);
     }
   }
-  result.optimizer_s = seconds_since(optimizer_begin);
+  result.optimizer = seconds_since(optimizer_begin);
   for (auto& own : parameters()) own->publish_values();
 
   take_waits(result);
-  result.total_s = seconds_since(begin);
+  result.total = seconds_since(begin);
   return result;
 }
 
@@ -254,13 +254,13 @@ NoiseNorms Trainer::noise_norms(std::int64_t prefix, double first_sum, double pr
 }
 
 void Trainer::take_waits(StepResult& result) const {
-  result.sync_wait_s = mesh().world->take_waited_s();
-  result.tp_wait_s = mesh().tp->take_waited_s() + mesh().kv->take_waited_s();
-  result.dp_wait_s = mesh().dp->take_waited_s();
-  result.pp_wait_s = 0;
+  result.sync_wait = mesh().world->take_waited();
+  result.tp_wait = mesh().tp->take_waited() + mesh().kv->take_waited();
+  result.dp_wait = mesh().dp->take_waited();
+  result.pp_wait = {};
   for (const Comm* group : {mesh().next_forward, mesh().previous_forward, mesh().next_backward,
                             mesh().previous_backward, mesh().tied}) {
-    if (group != nullptr) result.pp_wait_s += group->take_waited_s();
+    if (group != nullptr) result.pp_wait += group->take_waited();
   }
 }
 

@@ -37,10 +37,10 @@ struct StepResult {
   double grad_norm = 0;
   double lr = 0;
   double asked_to_stop = 0;  // how many ranks passed `stop`
-  // Where this rank's time went, in seconds. Waiting for a pipeline message is the bubble and the
-  // transfer together.
-  double total_s = 0, tp_wait_s = 0, pp_wait_s = 0, dp_wait_s = 0, optimizer_s = 0;
-  double sync_wait_s = 0;           // at the step's one message between all ranks: for the slowest
+  // Where this rank's time went. Waiting for a pipeline message is the bubble and the transfer
+  // together.
+  Seconds total, tp_wait, pp_wait, dp_wait, optimizer;
+  Seconds sync_wait;                // at the step's one message between all ranks: for the slowest
   std::optional<NoiseNorms> norms;  // where they were taken, and two batch sizes are there
   // Sum over the step's samples of a hash of each one's place and tokens: the same at every layout.
   std::uint64_t data_hash = 0;

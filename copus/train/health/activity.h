@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "copus/base/result.h"
+#include "copus/base/units.h"
 
 namespace copus {
 
@@ -69,7 +70,7 @@ struct RankActivity {
 
 class Activity {
  public:
-  static constexpr double kTick_s = 0.5;
+  static constexpr Seconds kTick{0.5};
 
   // In memory of this process alone at first: nobody else sees it.
   Activity();

@@ -8,9 +8,10 @@
 namespace copus {
 namespace {
 
-bool stuck(const RankActivity& rank, double still_s) {
-  return !waits_for_others(rank.doing) &&
-         static_cast<double>(rank.still) * Activity::kTick_s >= still_s;
+Seconds time_of_ticks(std::uint64_t count) { return static_cast<double>(count) * Activity::kTick; }
+
+bool stuck(const RankActivity& rank, Seconds still) {
+  return !waits_for_others(rank.doing) && time_of_ticks(rank.still) >= still;
 }
 
 // Silent ranks explain the others.
@@ -37,7 +38,7 @@ std::vector<int> ranks_to_watch(int world_size, const std::vector<int>& concerne
 }
 
 std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
-                                 const std::vector<RankActivity>& after, double still_s) {
+                                 const std::vector<RankActivity>& after, Seconds still) {
   std::vector<Stall> stalls;
   for (const RankActivity& now : after) {
     const auto earlier = std::find_if(before.begin(), before.end(),
@@ -45,9 +46,9 @@ std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
     if (earlier == before.end() || now.over) continue;
     // What it counted before it fell silent says nothing about how long it has been.
     if (earlier->ticks == now.ticks && earlier->changes == now.changes) {
-      stalls.push_back({now, true, 0});
-    } else if (stuck(now, still_s)) {
-      stalls.push_back({now, false, static_cast<double>(now.still) * Activity::kTick_s});
+      stalls.push_back({now, true, Seconds()});
+    } else if (stuck(now, still)) {
+      stalls.push_back({now, false, time_of_ticks(now.still)});
     }
   }
   // How long: all ranks began to tick at about the same time.
@@ -55,23 +56,23 @@ std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
   for (const RankActivity& now : after) most = std::max(most, now.ticks);
   for (Stall& stall : stalls) {
     if (stall.silent) {
-      stall.still_s = static_cast<double>(most - stall.rank.ticks) * Activity::kTick_s;
+      stall.still = time_of_ticks(most - stall.rank.ticks);
     }
   }
   return silent_or_all(std::move(stalls));
 }
 
-std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, double still_s) {
+std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, Seconds still) {
   std::uint64_t most = 0;
   for (const RankActivity& rank : all) most = std::max(most, rank.ticks);
   std::vector<Stall> stalls;
   for (const RankActivity& rank : all) {
-    const double silent_s = static_cast<double>(most - rank.ticks) * Activity::kTick_s;
+    const Seconds silent = time_of_ticks(most - rank.ticks);
     if (rank.over) continue;
-    if (silent_s >= still_s) {
-      stalls.push_back({rank, true, silent_s});
-    } else if (stuck(rank, still_s)) {
-      stalls.push_back({rank, false, static_cast<double>(rank.still) * Activity::kTick_s});
+    if (silent >= still) {
+      stalls.push_back({rank, true, silent});
+    } else if (stuck(rank, still)) {
+      stalls.push_back({rank, false, time_of_ticks(rank.still)});
     }
   }
   return silent_or_all(std::move(stalls));
@@ -86,9 +87,9 @@ std::string to_text(const std::vector<Stall>& stalls) {
   for (const Stall& stall : stalls) {
     if (!text.empty()) text += "; ";
     text += stall.silent ? fmt::format("rank {} has been silent for {:.0f} s, in {}",
-                                       stall.rank.rank, stall.still_s, place_of(stall.rank))
+                                       stall.rank.rank, stall.still.v, place_of(stall.rank))
                          : fmt::format("rank {} has been for {:.0f} s in {}", stall.rank.rank,
-                                       stall.still_s, place_of(stall.rank));
+                                       stall.still.v, place_of(stall.rank));
   }
   return text;
 }

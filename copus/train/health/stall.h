@@ -16,17 +16,17 @@ std::vector<int> ranks_to_watch(int world_size, const std::vector<int>& concerne
 struct Stall {
   RankActivity rank;
   bool silent = false;  // stopped, dead or out of reach: its watchdog says nothing either
-  double still_s = 0;   // how long it has been at this
+  Seconds still;        // how long it has been at this
 };
 
 // Two looks, some ticks apart. Silent: the watchdog has not ticked between them. Stuck: it ticks,
-// and for `still_s` the rank has been at one thing that is no waiting for others. Silent ones
+// and for `still` the rank has been at one thing that is no waiting for others. Silent ones
 // explain the rest, so where there are some only they are named.
 std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
-                                 const std::vector<RankActivity>& after, double still_s);
+                                 const std::vector<RankActivity>& after, Seconds still);
 
 // After all have ended: those that fell silent long before the others, or were stuck.
-std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, double still_s);
+std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, Seconds still);
 
 // "rank 3 has been silent for 12 s, in the backward pass of micro-batch 2 of step 7"; empty: none.
 std::string to_text(const std::vector<Stall>& stalls);

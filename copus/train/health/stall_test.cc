@@ -96,7 +96,7 @@ TEST_F(StallTest, ASilentRankExplainsThoseThatWait) {
   for (int i = 0; i < 10; ++i) a->tick(10), b->tick(10), c->tick(10);
   const auto before = look();
   for (int i = 0; i < 10; ++i) a->tick(20), c->tick(20);
-  const std::vector<Stall> stalls = stalled_ranks(before, look(), 2);
+  const std::vector<Stall> stalls = stalled_ranks(before, look(), Seconds(2));
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(to_text(stalls),
             "rank 1 has been silent for 5 s, in the backward pass of micro-batch 1");
@@ -109,8 +109,9 @@ TEST_F(StallTest, ARankThatWaitsForNobodyAndDoesNotMoveIsStuck) {
   const auto before = look();
   a->tick(20);
   b->tick(20);
-  EXPECT_EQ(to_text(stalled_ranks(before, look(), 10)), "rank 1 has been for 10 s in reading data");
-  EXPECT_EQ(to_text(stalled_ranks(before, look(), 11)), "");
+  EXPECT_EQ(to_text(stalled_ranks(before, look(), Seconds(10))),
+            "rank 1 has been for 10 s in reading data");
+  EXPECT_EQ(to_text(stalled_ranks(before, look(), Seconds(11))), "");
 }
 
 TEST_F(StallTest, ARankThatGaveUpIsNotToBlame) {
@@ -118,7 +119,7 @@ TEST_F(StallTest, ARankThatGaveUpIsNotToBlame) {
   a->over();
   const auto before = look();
   b->tick(1);
-  EXPECT_EQ(to_text(stalled_ranks(before, look(), 10)), "");
+  EXPECT_EQ(to_text(stalled_ranks(before, look(), Seconds(10))), "");
 }
 
 TEST_F(StallTest, AfterTheEndItIsKnownWhoFellSilentFirst) {
@@ -128,10 +129,10 @@ TEST_F(StallTest, AfterTheEndItIsKnownWhoFellSilentFirst) {
     b->tick(0);
     a->over();
   }
-  const std::vector<Stall> stalls = stalled_before_the_end(look(), 5);
+  const std::vector<Stall> stalls = stalled_before_the_end(look(), Seconds(5));
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].rank.rank, 1);
-  EXPECT_TRUE(stalled_before_the_end(look(), 50).empty());
+  EXPECT_TRUE(stalled_before_the_end(look(), Seconds(50)).empty());
 }
 
 TEST_F(StallTest, TheWatchdogNamesTheOperationThenGivesUp) {
@@ -140,8 +141,8 @@ TEST_F(StallTest, TheWatchdogNamesTheOperationThenGivesUp) {
   std::atomic<bool> gave_up = false;
   const Activity::Scope pass(*one, Doing::kForward, 2);
   WatchdogOptions options;
-  options.limit_s = 1;
-  options.tick_s = 0.01;
+  options.limit = Seconds(1);
+  options.tick = Seconds(0.01);
   options.say = [&](const std::string& line) { said.push_back(line); };
   options.give_up = [&](const std::string& line) {
     said.push_back(line);
@@ -164,8 +165,8 @@ TEST_F(StallTest, TheWatchdogIsSilentWhileThereIsProgress) {
   const auto one = rank(0);
   std::atomic<int> said = 0;
   WatchdogOptions options;
-  options.limit_s = 2;
-  options.tick_s = 0.01;
+  options.limit = Seconds(2);
+  options.tick = Seconds(0.01);
   options.say = options.give_up = [&](const std::string&) { ++said; };
   const Watchdog watchdog(*one, options);
   for (int i = 0; i < 100; ++i) {
@@ -176,12 +177,12 @@ TEST_F(StallTest, TheWatchdogIsSilentWhileThereIsProgress) {
 }
 
 TEST(Watchdog, StartsAndCheckpointsMayTakeLonger) {
-  EXPECT_EQ(longest_s(Doing::kForward, 10), 10);
-  EXPECT_GT(longest_s(Doing::kSaving, 10), 10);
-  EXPECT_GT(longest_s(Doing::kStarting, 10), 10);
+  EXPECT_EQ(longest_time(Doing::kForward, Seconds(10)), Seconds(10));
+  EXPECT_GT(longest_time(Doing::kSaving, Seconds(10)), Seconds(10));
+  EXPECT_GT(longest_time(Doing::kStarting, Seconds(10)), Seconds(10));
   // Who waits for them is as patient.
-  EXPECT_EQ(longest_s(Doing::kMeeting, 10), longest_s(Doing::kSaving, 10));
-  EXPECT_EQ(longest_s(Doing::kMeeting, 10), longest_s(Doing::kLoading, 10));
+  EXPECT_EQ(longest_time(Doing::kMeeting, Seconds(10)), longest_time(Doing::kSaving, Seconds(10)));
+  EXPECT_EQ(longest_time(Doing::kMeeting, Seconds(10)), longest_time(Doing::kLoading, Seconds(10)));
 }
 
 }  // namespace

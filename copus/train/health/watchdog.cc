@@ -1,15 +1,14 @@
 #include "copus/train/health/watchdog.h"
 
-#include <chrono>
-
+#include "copus/base/seconds_since.h"
 #include "copus/train/health/stall.h"
 
 namespace copus {
 
-double longest_s(Doing doing, double limit_s) {
+Seconds longest_time(Doing doing, Seconds limit) {
   const bool patient = doing == Doing::kStarting || doing == Doing::kSaving ||
                        doing == Doing::kLoading || doing == Doing::kMeeting;
-  return patient ? 4 * limit_s : limit_s;
+  return patient ? 4 * limit : limit;
 }
 
 Watchdog::Watchdog(Activity& activity, WatchdogOptions options)
@@ -28,7 +27,7 @@ bool Watchdog::sleep(int ticks) {
   // Ticks, not a clock: a process that was stopped, or a machine that slept, has not stood still.
   for (int i = 0; i < ticks; ++i) {
     std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, std::chrono::duration<double>(options_.tick_s), [&] { return ending_; });
+    wake_.wait_for(lock, to_duration(options_.tick), [&] { return ending_; });
     if (ending_) return false;
     activity_.tick(++still_);
   }
@@ -42,7 +41,7 @@ std::string Watchdog::suspects() {
   constexpr int kBetweenLooks = 4;  // ticks
   if (!sleep(kBetweenLooks)) return "";
   const auto after = read_activities(activity_.folder(), ranks);
-  std::vector<Stall> stalls = stalled_ranks(before, after, options_.limit_s / 4);
+  std::vector<Stall> stalls = stalled_ranks(before, after, options_.limit / 4);
   std::erase_if(stalls, [&](const Stall& stall) { return stall.rank.rank == activity_.rank(); });
   return stalls.empty() ? "" : "; " + to_text(stalls);
 }
@@ -58,19 +57,19 @@ void Watchdog::run() {
       continue;
     }
     const RankActivity now = activity_.read();
-    const double still_s = static_cast<double>(still_) * options_.tick_s;
-    const double longest = longest_s(now.doing, options_.limit_s);
+    const Seconds still = static_cast<double>(still_) * options_.tick;
+    const Seconds longest = longest_time(now.doing, options_.limit);
     const auto line = [&](const std::string& more) {
       return fmt::format("rank {} has been {} {:.0f} s in {}{}", activity_.rank(),
-                         waits_for_others(now.doing) ? "waiting" : "for", still_s, place_of(now),
+                         waits_for_others(now.doing) ? "waiting" : "for", still.v, place_of(now),
                          more);
     };
-    if (!said && still_s >= longest / 2) {
+    if (!said && still >= longest / 2) {
       said = true;
       const std::string more = suspects();
       if (activity_.changes() == seen) options_.say(line(more));
     }
-    if (still_s >= 2 * longest) {
+    if (still >= 2 * longest) {
       options_.give_up(line(fmt::format(", twice as long as --timeout lets it: ended")));
       return;
     }

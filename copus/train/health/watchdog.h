@@ -11,14 +11,14 @@
 
 namespace copus {
 
-// Longest time at one thing: `limit_s` for what is known to be short, four times as long for a
+// Longest time at one thing: `limit` for what is known to be short, four times as long for a
 // start and for checkpoints, which take as long as they take, and for who waits for those.
-double longest_s(Doing doing, double limit_s);
+Seconds longest_time(Doing doing, Seconds limit);
 
 struct WatchdogOptions {
-  double limit_s = 300;  // --timeout: an operation between ranks ends by itself then
+  Seconds limit{300};  // --timeout: an operation between ranks ends by itself then
   int world_size = 1;
-  double tick_s = Activity::kTick_s;  // another in tests alone
+  Seconds tick = Activity::kTick;  // another in tests alone
   // A line for people.
   std::function<void(const std::string&)> say;
   // The rank has stood still for twice its time: what waits for it has given up. Ends the process.

@@ -35,7 +35,7 @@ Result<Attempt> Restarts::next(const SupervisorOutcome& failed, const std::vecto
     ranks_ = left;
   }
   ++made_;
-  return Attempt{ranks_, kFirstWait_s * std::exp2(fruitless_)};
+  return Attempt{ranks_, kFirstWait * std::exp2(fruitless_)};
 }
 
 }  // namespace copus

@@ -19,7 +19,7 @@ struct RestartOptions {
 
 struct Attempt {
   int ranks = 0;
-  double wait_s = 0;
+  Seconds wait;
 };
 
 class Restarts {
@@ -27,7 +27,7 @@ class Restarts {
   // So many restarts in a row that bring no new checkpoint are enough.
   static constexpr int kFruitless = 3;
   // The wait doubles with each fruitless one: 1, 2, 4 s.
-  static constexpr double kFirstWait_s = 1;
+  static constexpr Seconds kFirstWait{1};
 
   // `checkpoint_step`: of the newest one that is there, if any.
   Restarts(const RestartOptions& options, int ranks, std::optional<std::int64_t> checkpoint_step)

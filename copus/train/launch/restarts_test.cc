@@ -36,7 +36,7 @@ TEST(Restarts, SoManyAndNoMore) {
     const auto attempt = rule.next(failure(), {2}, 10 * i);
     ASSERT_TRUE(attempt) << i;
     EXPECT_EQ(attempt->ranks, 4) << "none is done without unless asked";
-    EXPECT_EQ(attempt->wait_s, Restarts::kFirstWait_s);
+    EXPECT_EQ(attempt->wait, Restarts::kFirstWait);
   }
   EXPECT_EQ(rule.next(failure(), {2}, 100).error().message,
             "rank 2 was killed; started again 5 times already, as often as --max-restarts lets it");
@@ -46,12 +46,12 @@ TEST(Restarts, ThreeThatBringNoCheckpointAreEnough) {
   for (const std::optional<std::int64_t> stuck_at :
        {std::optional<std::int64_t>(), std::optional<std::int64_t>(40)}) {
     Restarts rule({.max_restarts = 100}, 2, stuck_at);
-    double wait_s = 0;
+    Seconds wait;
     for (int i = 0; i < Restarts::kFruitless; ++i) {
       const auto attempt = rule.next(failure(), {}, stuck_at);
       ASSERT_TRUE(attempt) << i;
-      EXPECT_GT(attempt->wait_s, wait_s) << "more patient each time";
-      wait_s = attempt->wait_s;
+      EXPECT_GT(attempt->wait, wait) << "more patient each time";
+      wait = attempt->wait;
     }
     const auto enough = rule.next(failure(), {}, stuck_at);
     ASSERT_FALSE(enough);

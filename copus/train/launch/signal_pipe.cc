@@ -28,11 +28,11 @@ std::string signal_name(int number) {
   return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
 }
 
-Result<std::optional<int>> sleep_until_signal(double seconds) {
+Result<std::optional<int>> sleep_until_signal(Seconds time) {
   SignalPipe signals;
   COPUS_TRY_VOID(signals.open());
   pollfd ready = {signals.fd(), POLLIN, 0};
-  ::poll(&ready, 1, static_cast<int>(seconds * 1000));
+  ::poll(&ready, 1, static_cast<int>(time.v * 1000));
   const std::vector<int> came = signals.take();
   return came.empty() ? std::optional<int>() : came.front();
 }

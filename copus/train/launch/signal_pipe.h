@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "copus/base/result.h"
+#include "copus/base/units.h"
 
 namespace copus {
 
@@ -20,7 +21,7 @@ namespace copus {
 std::string signal_name(int number);
 
 // Sleeps; ends early with the number of a signal that came.
-Result<std::optional<int>> sleep_until_signal(double seconds);
+Result<std::optional<int>> sleep_until_signal(Seconds time);
 
 // Owns the signals while it is open, and gives back what was set before.
 class SignalPipe {

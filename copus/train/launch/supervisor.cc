@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/spawn.h"
 #include "copus/base/standard_streams.h"
 #include "copus/base/to_stderr.h"
@@ -146,7 +147,7 @@ class Supervisor {
     all_ended_well_ = false;
     if (outcome_.interrupted) {
       // The others cannot save without it.
-      kill_at_ = std::min(*kill_at_, in(options_.grace_s));
+      kill_at_ = std::min(*kill_at_, in(options_.grace));
       return;
     }
     const bool ours =
@@ -171,12 +172,11 @@ class Supervisor {
   void stop() {
     if (std::exchange(stopping_, true)) return;
     for (const RankProcess& process : ranks_) signal_rank(process, SIGTERM);
-    kill_at_ = in(outcome_.interrupted ? options_.save_grace_s : options_.grace_s);
+    kill_at_ = in(outcome_.interrupted ? options_.save_grace : options_.grace);
   }
 
-  static Clock::time_point in(double seconds) {
-    return Clock::now() +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  static Clock::time_point in(Seconds time) {
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(to_duration(time));
   }
 
   void look_for_stalls() {
@@ -219,9 +219,9 @@ Result<SupervisorOutcome> supervise(const SupervisorOptions& options) {
     return make_error("ranks: got {}; want 1 to {}", options.ranks, kMaxLocalRanks);
   }
   if (options.command.empty()) return make_error("command: got nothing; want a program to start");
-  for (const double grace_s : {options.grace_s, options.save_grace_s}) {
-    if (!(grace_s >= 0 && grace_s <= 86400)) {
-      return make_error("grace: got {} s; want 0 to 86400", grace_s);
+  for (const Seconds grace : {options.grace, options.save_grace}) {
+    if (!(grace >= Seconds(0) && grace <= Seconds(86400))) {
+      return make_error("grace: got {} s; want 0 to 86400", grace.v);
     }
   }
   open_standard_streams();

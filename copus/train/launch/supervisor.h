@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "copus/base/result.h"
+#include "copus/base/units.h"
 
 namespace copus {
 
@@ -20,9 +21,9 @@ struct SupervisorOptions {
   int ranks = 1;
   std::vector<std::string> command;  // program and arguments of every rank
   int master_port = 0;               // where the store of this run is served (by this process)
-  double grace_s = 10;               // after a failure: from the polite signal to SIGKILL
+  Seconds grace{10};                 // after a failure: from the polite signal to SIGKILL
   // After a signal to this process, which ranks answer by saving what they have.
-  double save_grace_s = 600;
+  Seconds save_grace{600};
   std::vector<std::string> variables = {};  // NAME=value, for every rank
   int kept_open = -1;                       // a descriptor that every rank has too, by this number
   // Asked about once a second which of the ranks that live are beyond hope; empty: none.

@@ -67,7 +67,7 @@ TEST_F(SupervisorFailure, ARankThatIgnoresThePoliteSignalIsKilled) {
       script(2,
              "if [ $RANK = 0 ]; then while [ ! -e $DIR/ready ]; do sleep 0.01; done; exit 2; fi; "
              "trap '' TERM; echo $$ > $DIR/pid; echo > $DIR/ready; sleep 60; sleep 60",
-             0.2));
+             Seconds(0.2)));
   EXPECT_EQ(outcome.failed_rank, 0);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(gone(pid_in("pid")));
@@ -129,20 +129,21 @@ TEST_F(SupervisorFailure, AfterSigintTheExitCodeSaysSoThoughAllWasSaved) {
 }
 
 TEST_F(SupervisorFailure, ASaveMayTakeLongerThanTheEndOfAFailedRun) {
-  SupervisorOptions options = script(
-      1, "trap 'sleep 0.5; echo saved >&2; exit 0' TERM; kill -TERM $PPID; sleep 60 & wait", 0);
-  options.save_grace_s = kLong;
+  SupervisorOptions options =
+      script(1, "trap 'sleep 0.5; echo saved >&2; exit 0' TERM; kill -TERM $PPID; sleep 60 & wait",
+             Seconds(0));
+  options.save_grace = kLong;
   EXPECT_EQ(run(options).exit_code, 0);
   EXPECT_NE(err_.find("saved"), std::string::npos);
   options.command.back() = "trap '' TERM; kill -TERM $PPID; sleep 60";
-  options.save_grace_s = 0.3;
+  options.save_grace = Seconds(0.3);
   const SupervisorOutcome outcome = run(options);
   EXPECT_EQ(outcome.exit_code, 143);
   EXPECT_EQ(outcome.message, "stopped by SIGTERM, and not over in time: killed");
 }
 
 TEST_F(SupervisorFailure, ARunThatStandsStillIsEnded) {
-  SupervisorOptions options = script(2, "trap '' TERM; exec sleep 60", 0.1);
+  SupervisorOptions options = script(2, "trap '' TERM; exec sleep 60", Seconds(0.1));
   std::vector<int> asked;
   options.stalled = [&](const std::vector<int>& alive) {
     asked = alive;

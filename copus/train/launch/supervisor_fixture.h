@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/train/launch/supervisor.h"
 
@@ -21,7 +22,7 @@ namespace copus {
 
 class SupervisorTest : public testing::Test {
  protected:
-  static constexpr double kLong = 60;  // what a script sleeps that must be ended
+  static constexpr Seconds kLong{60};  // what a script sleeps that must be ended
 
   void SetUp() override {
     folder_ = std::filesystem::path(testing::TempDir()) /
@@ -32,12 +33,12 @@ class SupervisorTest : public testing::Test {
     started_ = std::chrono::steady_clock::now();
   }
   void TearDown() override {
-    EXPECT_LT(seconds(), kLong / 2) << "something was waited for that should have been ended";
+    EXPECT_LT(elapsed(), kLong / 2) << "something was waited for that should have been ended";
     std::filesystem::remove_all(folder_);
   }
 
-  static SupervisorOptions script(int ranks, const std::string& text, double grace_s = kLong) {
-    return {ranks, {"/bin/sh", "-c", text}, 29555, grace_s};
+  static SupervisorOptions script(int ranks, const std::string& text, Seconds grace = kLong) {
+    return {ranks, {"/bin/sh", "-c", text}, 29555, grace};
   }
 
   // Runs the script in every rank; what it wrote is in out_ and err_ after.
@@ -59,9 +60,7 @@ class SupervisorTest : public testing::Test {
     return lines;
   }
 
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  }
+  Seconds elapsed() const { return seconds_since(started_); }
 
   static bool eventually(const std::function<bool()>& condition) {
     for (int i = 0; i < 2000; ++i) {

@@ -88,9 +88,9 @@ TEST_F(SupervisorTest, WhatCannotBeStartedIsAnError) {
 }
 
 TEST_F(SupervisorTest, RefusesOptionsThatMakeNoSense) {
-  EXPECT_FALSE(supervise({0, {"/bin/sh"}, 29555, 1}));
-  EXPECT_FALSE(supervise({1, {}, 29555, 1}));
-  EXPECT_FALSE(supervise({1, {"/bin/sh"}, 29555, -1}));
+  EXPECT_FALSE(supervise({0, {"/bin/sh"}, 29555, Seconds(1)}));
+  EXPECT_FALSE(supervise({1, {}, 29555, Seconds(1)}));
+  EXPECT_FALSE(supervise({1, {"/bin/sh"}, 29555, Seconds(-1)}));
 }
 
 TEST_F(SupervisorTest, SignalsAreGivenBack) {

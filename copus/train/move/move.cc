@@ -25,7 +25,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
   next.plan = to.plan;
   next.global_batch = to.global_batch;
   const auto finish = [&] {
-    result.pause_s = seconds_since(begin);
+    result.pause = seconds_since(begin);
     return result;
   };
   if (same_placement(now.plan, to.plan)) {
@@ -69,16 +69,16 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
   };
   auto phase = Clock::now();
   const auto lap = [&] {
-    const double seconds = seconds_since(phase);
+    const Seconds time = seconds_since(phase);
     phase = Clock::now();
-    return seconds;
+    return time;
   };
   const std::size_t groups_before = groups.count();
   const std::string unprepared = attempt([&]() -> Result<void> {
     COPUS_TRY_VOID(check_trainable(next));
     reach("groups");
     COPUS_TRY_VOID(Mesh::create(groups, to.plan, now.model));
-    result.groups_s = lap();
+    result.groups = lap();
     reach("allocate");
     COPUS_TRY(fresh, Layout::create(groups, next, ParameterStart::kUnset));
     staging.emplace(device, how.reshard);
@@ -91,7 +91,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
     groups.forget_since(groups_before);
     return finish();
   }
-  result.allocate_s = lap();
+  result.allocate = lap();
 
   // Lives until all have read. A GPU's memory is none that a process could read.
   const bool on_host = device.is_cpu();
@@ -104,13 +104,13 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
     return {};
   });
   if (!vote(untransferred)) return finish();
-  result.transfer_s = lap();
+  result.transfer = lap();
 
   // The point of no return: the old state is freed before the new one takes its place on the
   // device.
   reach("commit");
   trainer.adopt(next, std::move(fresh));
-  result.commit_s = lap();
+  result.commit = lap();
   result.bytes_moved = transfer.moved;
   result.done = true;
   return finish();

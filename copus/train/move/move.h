@@ -10,14 +10,14 @@
 
 namespace copus {
 
-// What a move to another configuration took, in seconds, and moved.
+// What a move to another configuration took, and moved.
 struct MoveResult {
   bool done = false;
   std::string error;  // not done: which rank, and why. The old layout is as it was.
-  double pause_s = 0;
-  double groups_s = 0, allocate_s = 0, transfer_s = 0, commit_s = 0;
-  std::int64_t bytes_moved = 0;  // between ranks, all together
-  std::int64_t bytes_read = 0;   // of these, by this rank from others' memory
+  Seconds pause;
+  Seconds groups, allocate, transfer, commit;  // the pause by phase
+  std::int64_t bytes_moved = 0;                // between ranks, all together
+  std::int64_t bytes_read = 0;                 // of these, by this rank from others' memory
 };
 
 struct MoveOptions {

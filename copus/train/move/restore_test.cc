@@ -18,7 +18,7 @@ SaverOptions saver_options(const TestFolder& run, int rank, int ranks) {
   options.run_dir = run.path();
   options.rank = rank;
   options.ranks = ranks;
-  options.wait_s = 60;
+  options.wait = Seconds(60);
   return options;
 }
 

@@ -94,20 +94,20 @@ void TrainerSaver::save(Trainer& trainer, Manifest manifest) {
   job.parts = parts_;
   job.data = {buffer_.data_ptr<float>(), static_cast<std::size_t>(at)};
   job.manifest = std::move(manifest);
-  held_up_s_ = std::make_shared<double>(0);
+  held_up_ = std::make_shared<Seconds>();
   if (on_host) {
     job.ready = std::async(std::launch::async, [copies = std::move(copies)] {
                   run_copies(copies);
                 }).share();
-    trainer.set_before_change([copied = job.ready, held_up_s = held_up_s_] {
+    trainer.set_before_change([copied = job.ready, held_up = held_up_] {
       if (copied.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return;
       const auto asked = std::chrono::steady_clock::now();
       copied.wait();
-      *held_up_s += seconds_since(asked);
+      *held_up += seconds_since(asked);
     });
   }
   saver_.start(std::move(job));
-  *held_up_s_ += seconds_since(begin);
+  *held_up_ += seconds_since(begin);
 }
 
 Manifest manifest_of(const Trainer& trainer, std::int64_t step, std::int64_t samples, Json run) {

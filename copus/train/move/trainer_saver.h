@@ -21,7 +21,7 @@ class TrainerSaver {
   // REQUIRES: !saver().busy().
   void save(Trainer& trainer, Manifest manifest);
   // What the run has waited for the last save: in save(), and before the update after it.
-  double held_up_s() const { return held_up_s_ ? *held_up_s_ : 0; }
+  Seconds held_up() const { return held_up_ ? *held_up_ : Seconds(); }
   Saver& saver() { return saver_; }
 
  private:
@@ -34,7 +34,7 @@ class TrainerSaver {
   std::int64_t elements_ = 0;  // of one kind
   // Kept from one save to the next: pages that are new to a process cost more than the copy.
   Tensor buffer_;
-  std::shared_ptr<double> held_up_s_;
+  std::shared_ptr<Seconds> held_up_;
   Saver saver_;  // last: it reads the buffer until it is gone
 };
 

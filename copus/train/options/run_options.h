@@ -28,7 +28,7 @@ struct CheckpointOptions {
   bool save = true;        // at the end of the run, and where a signal ends it
   std::int64_t every = 0;  // and every so many steps; 0: not
   Retention retention;
-  double wait_s = 1200;  // rank 0's, for the other ranks' shards
+  Seconds wait{1200};  // rank 0's, for the other ranks' shards
 
   bool resume = false;
   // What the user asked for now, and not the run that is resumed.
@@ -46,7 +46,7 @@ struct RunOptions {
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> samples;
   std::optional<double> until_loss;  // the held-out loss where --eval-every asks for one
-  std::optional<double> for_seconds;
+  std::optional<Seconds> for_time;
 
   std::int64_t eval_every = 0;  // steps; 0: never
   std::int64_t eval_samples = 64;

@@ -21,7 +21,7 @@ Checkpoints::Checkpoints(const RunOptions& options, const Trainer& trainer, cons
   saver.run_dir = options.run_dir;
   saver.rank = rank_;
   saver.ranks = trainer.mesh().world->size();
-  saver.wait_s = options.checkpoint.wait_s;
+  saver.wait = options.checkpoint.wait;
   saver.retention = options.checkpoint.retention;
   saver_.emplace(std::move(saver));
 }
@@ -39,11 +39,11 @@ bool Checkpoints::due(std::int64_t step) const {
 Result<void> Checkpoints::save(Trainer& trainer, Manifest manifest) {
   const Activity::Scope saves(trainer.mesh().world->activity(), Doing::kSaving);
   const auto begin = Clock::now();
-  waited_s_ = 0;
+  waited_ = Seconds();
   if (const std::optional<SaveOutcome> before = saver_->saver().wait()) {
-    waited_s_ = seconds_since(begin);
+    waited_ = seconds_since(begin);
     log_.say(fmt::format("step {}  waited {} for the checkpoint of step {}", manifest.step,
-                         human_seconds(waited_s_), before->step));
+                         human_seconds(waited_), before->step));
     COPUS_TRY_VOID(record(*before));
   }
   // A rank whose disk is slow is waited for here, and not in the next step, where it would be given
@@ -101,8 +101,8 @@ Result<void> Checkpoints::record(const SaveOutcome& saved) {
                                     .path = saved.error.empty() ? saved.folder : "",
                                     .error = saved.error,
                                     .bytes = Bytes(static_cast<double>(saved.bytes)),
-                                    .copy = Seconds(waited_s_ + saver_->held_up_s()),
-                                    .write = Seconds(saved.write_s)});
+                                    .copy = waited_ + saver_->held_up(),
+                                    .write = saved.write});
 }
 
 }  // namespace copus

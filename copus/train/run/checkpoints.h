@@ -52,7 +52,7 @@ class Checkpoints {
   bool asked_ = false;
   std::int64_t begun_step_;                 // of the last save, or where the run went on from
   std::optional<std::int64_t> saved_step_;  // the last that is on disk
-  double waited_s_ = 0;                     // for the save before the one under way
+  Seconds waited_;                          // for the save before the one under way
 };
 
 }  // namespace copus

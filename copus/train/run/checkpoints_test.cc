@@ -23,7 +23,7 @@ RunOptions saving_to(const std::string& run_dir, std::int64_t every) {
   RunOptions options;
   options.run_dir = run_dir;
   options.checkpoint.every = every;
-  options.checkpoint.wait_s = 30;
+  options.checkpoint.wait = Seconds(30);
   return options;
 }
 

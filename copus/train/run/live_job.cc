@@ -45,7 +45,7 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
   trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
 }
 
-Seconds LiveJob::elapsed() const { return Seconds(seconds_since(begin_)); }
+Seconds LiveJob::elapsed() const { return seconds_since(begin_); }
 
 std::int64_t LiveJob::tokens() const {
   return start_.tokens + (samples_ - start_.samples) * trainer_.options().seq_len;
@@ -101,12 +101,12 @@ Result<void> LiveJob::begin() {
 }
 
 Result<StepReport> LiveJob::step() {
-  late_ = leads() && options_.for_seconds && elapsed().v >= *options_.for_seconds;
+  late_ = leads() && options_.for_time && elapsed() >= *options_.for_time;
   trainer_.mesh().world->activity().set_step(steps_ + 1);
   COPUS_TRY(result_, trainer_.step(data_, samples_, late_ || stop_asked_.load()));
   const auto finished = Clock::now();
   StepReport report;
-  report.time = Seconds(std::chrono::duration<double>(finished - last_).count());
+  report.time = to_seconds(finished - last_);
   last_ = finished;
   late_step_ = late_step_.v == 0 ? report.time : 0.9 * late_step_ + 0.1 * report.time;
   if (result_.is_bad()) {
@@ -222,7 +222,7 @@ Result<void> LiveJob::conclude() {
 }
 
 EndReason LiveJob::asked_to_stop_reason() const {
-  const bool out_of_time = leads() ? late_ : options_.for_seconds.has_value();
+  const bool out_of_time = leads() ? late_ : options_.for_time.has_value();
   return out_of_time && !stop_asked_.load() ? EndReason::kTime : EndReason::kSignal;
 }
 
@@ -265,7 +265,7 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
   if (result.done) {
     late_step_ = Seconds();
     moves_ += 1;
-    pause_ += Seconds(result.pause_s);
+    pause_ += result.pause;
   }
   COPUS_TRY_VOID(
       log_.write(ReconfigureEvent{.step = steps_,
@@ -275,14 +275,14 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
                                   .global_batch_to = to.global_batch,
                                   .done = result.done,
                                   .error = result.error,
-                                  .pause = Seconds(result.pause_s),
+                                  .pause = result.pause,
                                   .bytes_moved = Bytes(static_cast<double>(result.bytes_moved)),
                                   .bytes_read = Bytes(static_cast<double>(result.bytes_read)),
-                                  .groups = Seconds(result.groups_s),
-                                  .allocate = Seconds(result.allocate_s),
-                                  .transfer = Seconds(result.transfer_s),
-                                  .commit = Seconds(result.commit_s)}));
-  return MoveReport{result.done, result.error, Seconds(result.pause_s)};
+                                  .groups = result.groups,
+                                  .allocate = result.allocate,
+                                  .transfer = result.transfer,
+                                  .commit = result.commit}));
+  return MoveReport{result.done, result.error, result.pause};
 }
 
 // What was decided after the step is part of what is saved.
@@ -379,11 +379,11 @@ StepEvent LiveJob::step_event(const StepReport& step) const {
   event.scale_norms = entries_of(step.scale_norms);
   event.goodput = controller_->goodput();
   event.data_hash = data_hash_;
-  event.tp_wait = Seconds(result_.tp_wait_s);
-  event.pp_wait = Seconds(result_.pp_wait_s);
-  event.dp_wait = Seconds(result_.dp_wait_s);
-  event.sync_wait = Seconds(result_.sync_wait_s);
-  event.optimizer = Seconds(result_.optimizer_s);
+  event.tp_wait = result_.tp_wait;
+  event.pp_wait = result_.pp_wait;
+  event.dp_wait = result_.dp_wait;
+  event.sync_wait = result_.sync_wait;
+  event.optimizer = result_.optimizer;
   return event;
 }
 

@@ -16,34 +16,34 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The mean of as many calls as fit into `seconds`, after one to warm up.
+// The mean of as many calls as fit `within` a time, after one to warm up.
 template <typename F>
-double mean_s(double seconds, const F& f) {
+Seconds mean_time(Seconds within, const F& f) {
   f();
   const auto begin = Clock::now();
   int calls = 0;
   do {
     f();
     ++calls;
-  } while (seconds_since(begin) < seconds);
+  } while (seconds_since(begin) < within);
   return seconds_since(begin) / calls;
 }
 
-constexpr double kSeconds = 0.15;  // of each measurement
+constexpr Seconds kMeasured(0.15);  // how long each thing is
 
-// Bytes per second of adding two arrays that no cache holds.
-double measure_memory() {
+// Of adding two arrays that no cache holds.
+BytesPerSec measure_memory() {
   constexpr std::int64_t kElements = 1 << 22;
   const Tensor large = at::ones({kElements});
   Tensor sum = at::empty({kElements});
-  return 3.0 * 4 * kElements / mean_s(kSeconds, [&] { at::add_out(sum, large, large); });
+  return Bytes(3.0 * 4 * kElements) / mean_time(kMeasured, [&] { at::add_out(sum, large, large); });
 }
 
-double measure_products() {
+FlopsPerSec measure_products() {
   constexpr std::int64_t n = 256;
   const Tensor a = at::ones({n, n}), b = at::ones({n, n});
   Tensor c = at::empty({n, n});
-  return 2.0 * n * n * n / mean_s(kSeconds, [&] { at::mm_out(c, a, b); });
+  return Flops(2.0 * n * n * n) / mean_time(kMeasured, [&] { at::mm_out(c, a, b); });
 }
 
 // One layer of the model, forward and backward, on one device.
@@ -57,8 +57,8 @@ class LayerTimer {
     layer_ = std::make_unique<ModelChunk>(model_, chunk, parameters_->values(), partition_,
                                           Recompute::kNone, run.seq_len);
   }
-  double seconds(std::int64_t rows, std::int64_t seq_len) const {
-    return mean_s(2 * kSeconds, [&] {
+  Seconds time(std::int64_t rows, std::int64_t seq_len) const {
+    return mean_time(2 * kMeasured, [&] {
       const Tensor x =
           at::full({rows, seq_len, model_.hidden}, 0.1, at::TensorOptions(dtype_)).requires_grad_();
       const Tensor y = layer_->forward(x);
@@ -76,32 +76,32 @@ class LayerTimer {
 };
 
 // What the cost model says of that layer.
-double predicted_layer_s(const ClusterSpec& cluster, const LayoutOptions& run, std::int64_t rows,
-                         std::int64_t seq_len) {
+Seconds predicted_layer(const ClusterSpec& cluster, const LayoutOptions& run, std::int64_t rows,
+                        std::int64_t seq_len) {
   const StepModel model(run.model, cluster, seq_len, rows,
                         engine_cost_options(run.device.is_cpu(), run.precision()));
   ParallelPlan plan;
   plan.micro_batch = rows;
   const PieceCost cost = model.shape_costs(plan).time.dense;
-  return (cost.forward.compute + cost.backward_input.compute + cost.backward_weight.compute).v;
+  return cost.forward.compute + cost.backward_input.compute + cost.backward_weight.compute;
 }
 
 // Sets rates and the cost of an operator so that the cost model gives the layer's measured time at
 // both sizes: what grows with the rows is arithmetic and memory, the rest is operators.
 void calibrate(ClusterSpec& cluster, const LayoutOptions& run, std::int64_t seq_len,
-               const double (&measured_s)[2], const std::int64_t (&rows)[2]) {
+               const Seconds (&measured)[2], const std::int64_t (&rows)[2]) {
   GpuSpec& core = cluster.gpu;
   core.efficiency.launch = Seconds(0);
-  const double small = predicted_layer_s(cluster, run, rows[0], seq_len);
-  const double large = predicted_layer_s(cluster, run, rows[1], seq_len);
+  const Seconds small = predicted_layer(cluster, run, rows[0], seq_len);
+  const Seconds large = predicted_layer(cluster, run, rows[1], seq_len);
   core.efficiency.launch = Seconds(1);
-  const double operators = predicted_layer_s(cluster, run, rows[0], seq_len) - small;
-  const double growth = std::max(measured_s[1] - measured_s[0], 0.2 * measured_s[1]);
+  const Seconds operators = predicted_layer(cluster, run, rows[0], seq_len) - small;
+  const Seconds growth = max(measured[1] - measured[0], 0.2 * measured[1]);
   const double slowness = growth / (large - small);
   core.peak_fp32 = core.peak_fp32 / slowness;
   core.peak_bf16 = core.peak_fp16 = core.peak_fp32;
   core.memory_bandwidth = core.memory_bandwidth / slowness;
-  core.efficiency.launch = Seconds(std::max(0.0, measured_s[0] - slowness * small) / operators);
+  core.efficiency.launch = max(Seconds(0), measured[0] - slowness * small) / operators.v;
 }
 
 ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
@@ -110,10 +110,9 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   const std::int64_t rows[2] = {1, 4};
   const LayerTimer layer(run);
   world.barrier();
-  const Tensor means =
-      at::tensor({measure_products(), measure_memory(), layer.seconds(rows[0], seq_len),
-                  layer.seconds(rows[1], seq_len)},
-                 at::kDouble);
+  const Tensor means = at::tensor({measure_products().v, measure_memory().v,
+                                   layer.time(rows[0], seq_len).v, layer.time(rows[1], seq_len).v},
+                                  at::kDouble);
   world.all_reduce(means);
   means.div_(ranks);
   const double* mean = means.data_ptr<double>();
@@ -136,20 +135,20 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   if (ranks > 1) {
     constexpr std::int64_t kLarge = 1 << 20;
     const Tensor little = at::ones({16}), much = at::ones({kLarge});
-    const auto mean_reduction_s = [&](int calls, const Tensor& x) {
+    const auto mean_reduction = [&](int calls, const Tensor& x) {
       world.all_reduce(x);
       const auto begin = Clock::now();
       for (int i = 0; i < calls; ++i) world.all_reduce(x);
-      return seconds_since(begin) / calls;
+      return (seconds_since(begin) / calls).v;
     };
     const Tensor times =
-        at::tensor({mean_reduction_s(50, little), mean_reduction_s(8, much)}, at::kDouble);
+        at::tensor({mean_reduction(50, little), mean_reduction(8, much)}, at::kDouble);
     world.broadcast(times, 0);
-    const double small_s = times[0].item<double>(), large_s = times[1].item<double>();
+    const Seconds small(times[0].item<double>()), large(times[1].item<double>());
     // A ring passes each byte on twice, less the parts that start and end in place.
-    const double passed = 2.0 * (ranks - 1) / ranks * 4 * kLarge;
-    core.link_base_latency = Seconds(small_s);
-    core.link_bandwidth = BytesPerSec(passed / std::max(1e-6, large_s - small_s));
+    const Bytes passed(2.0 * (ranks - 1) / ranks * 4 * kLarge);
+    core.link_base_latency = small;
+    core.link_bandwidth = passed / max(microseconds(1), large - small);
   } else {
     core.link_bandwidth = core.memory_bandwidth;
   }
@@ -157,7 +156,7 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   cluster.network.node_bandwidth = core.link_bandwidth;
   cluster.network.efficiency = 1;
   cluster.network.latency = cluster.network.base_latency = Seconds(0);
-  calibrate(cluster, run, seq_len, {mean[2], mean[3]}, rows);
+  calibrate(cluster, run, seq_len, {Seconds(mean[2]), Seconds(mean[3])}, rows);
   return cluster;
 }
 

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Record>> enter_directory(const Rendezvous& where, const R
 
 WatchdogOptions watching(const Rendezvous& where) {
   WatchdogOptions options;
-  options.limit_s = std::chrono::duration<double>(where.timeout).count();
+  options.limit = to_seconds(where.timeout);
   options.world_size = where.world_size;
   options.say = [](const std::string& line) {
     to_stderr(fmt::format("copus: stalled: {}\n", line));

@@ -25,7 +25,7 @@ RunOptions run_in(const TestFolder& folder, const std::string& plan = "dp=2,micr
   options.run_dir = folder.path();
   options.adapt.controller.policy.adapt = Adapt::kOff;
   options.steps = 3;
-  options.checkpoint.wait_s = 30;
+  options.checkpoint.wait = Seconds(30);
   options.checkpoint.version = "test";
   options.config = "steps = 3\n";
   return options;

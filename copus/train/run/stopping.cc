@@ -17,7 +17,7 @@ std::optional<Seconds> time_left(const RunOptions& options, const Reached& reach
   if (options.samples) {
     limit(pace.step * real(*options.samples - reached.samples) / real(pace.global_batch));
   }
-  if (options.for_seconds && !pace.out_of_time) limit(Seconds(*options.for_seconds) - pace.elapsed);
+  if (options.for_time && !pace.out_of_time) limit(*options.for_time - pace.elapsed);
   return left;
 }
 

@@ -41,9 +41,9 @@ TEST(Stopping, TimeLeftIsOfTheLimitThatComesFirst) {
   EXPECT_DOUBLE_EQ(time_left(limits(100), at, pace).value().v, 30);
   EXPECT_DOUBLE_EQ(time_left(limits(100, 800), at, pace).value().v, 5);
   RunOptions timed = limits(100);
-  timed.for_seconds = 28;
+  timed.for_time = Seconds(28);
   EXPECT_DOUBLE_EQ(time_left(timed, at, pace).value().v, 8);
-  timed.for_seconds = 10;
+  timed.for_time = Seconds(10);
   EXPECT_DOUBLE_EQ(time_left(timed, at, pace).value().v, 0);
   Pace over = pace;
   over.out_of_time = true;  // whoever goes on has another --for
