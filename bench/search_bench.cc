@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "copus/base/count_allocations.h"
 #include "copus/base/seconds_since.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/tuner/search.h"
-#include "tests/count_allocations.h"
 
 namespace copus {
 namespace {

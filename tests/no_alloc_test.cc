@@ -4,10 +4,10 @@
 
 #include <vector>
 
+#include "copus/base/count_allocations.h"
 #include "copus/cost/step.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
-#include "tests/count_allocations.h"
 
 namespace copus {
 namespace {

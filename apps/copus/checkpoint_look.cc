@@ -14,7 +14,7 @@
 #include "copus/base/text.h"
 #include "copus/goodput/noise_scale.h"
 #include "copus/train/checkpoint/reader.h"
-#include "copus/train/record/recorder.h"
+#include "copus/train/checkpoint/run_state.h"
 
 namespace copus {
 namespace {
@@ -35,20 +35,17 @@ std::string plural(std::size_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-// A number that the run keeps beside; nothing in what an import wrote.
-std::optional<double> kept_number(const Manifest& manifest, const char* key) {
-  const auto found = manifest.run.find(key);
-  if (found == manifest.run.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
+// What the run kept beside its weights; nothing in what an import wrote, or where it is damaged.
+RunState kept_of(const Manifest& manifest) {
+  Result<RunState> state = run_state_from_json(manifest.run, "run");
+  return state ? std::move(state).value() : RunState();
 }
 
 // In samples; nothing before it is known.
 std::optional<double> noise_scale_of(const Manifest& manifest) {
-  const auto controller = manifest.run.find("controller");
-  if (controller == manifest.run.end() || !controller->is_object()) return std::nullopt;
-  const auto noise = controller->find("noise");
-  if (noise == controller->end()) return std::nullopt;
-  const Result<NoiseScale> state = NoiseScale::from_json(*noise, "noise");
+  const Json controller = kept_of(manifest).controller;
+  if (!controller.is_object() || !controller.contains("noise")) return std::nullopt;
+  const Result<NoiseScale> state = NoiseScale::from_json(controller.at("noise"), "noise");
   if (!state) return std::nullopt;
   const std::optional<NoiseEstimate> estimate = state->estimate();
   if (!estimate || !(estimate->gns > 0) || !std::isfinite(estimate->gns)) return std::nullopt;
@@ -72,7 +69,7 @@ Json manifest_json(const std::string& folder, const Manifest& m) {
       {"name", m.model.name}, {"family", m.model.family}, {"parameters", m.model.total_params()}};
   json["plan"] = plan_to_json(m.plan);
   json["optimizer"] = m.optimizer;
-  json["loss"] = number_or_null(kept_number(m, "loss"));
+  json["loss"] = number_or_null(kept_of(m).loss);
   json["noise_scale"] = number_or_null(noise_scale_of(m));
   json["bytes"] = bytes_of(m);
   Json& files = json["files"] = Json::array();
@@ -95,7 +92,7 @@ void print_manifest_text(const std::string& folder, const Manifest& m) {
     fmt::print("plan        {}, {}\n", short_name(m.plan),
                plural(static_cast<std::size_t>(ranks), "rank"));
     fmt::print("state       weights, moments after {} updates\n", m.updates);
-    fmt::print("loss        {}; noise scale {}\n", number_text(kept_number(m, "loss"), "not known"),
+    fmt::print("loss        {}; noise scale {}\n", number_text(kept_of(m).loss, "not known"),
                number_text(noise_scale_of(m), "not known"));
   } else {
     fmt::print("state       weights alone: moments start at 0\n");
@@ -121,7 +118,7 @@ int inspect_run(const CheckpointChoice& choice, const CheckpointLookArgs& args) 
     list.push_back(manifest_json(each.folder, m));
     rows.push_back({std::to_string(m.step), std::to_string(m.samples),
                     m.optimizer ? std::to_string(m.global_batch) : "",
-                    number_text(kept_number(m, "loss"), ""), m.optimizer ? short_name(m.plan) : "",
+                    number_text(kept_of(m).loss, ""), m.optimizer ? short_name(m.plan) : "",
                     std::to_string(m.files.size()), human_size(bytes_of(m)),
                     m.optimizer ? "weights and moments" : "weights"});
   }

@@ -161,10 +161,9 @@ namespace {
 // differ from one policy to another by how busy the machine was.
 Result<void> share_cluster(const RecordedRun& run, LiveOptions& o) {
   if (std::find(o.flags.begin(), o.flags.end(), "--cluster") != o.flags.end()) return {};
-  const Json cluster = run.start().is_object() ? run.start().value("cluster", Json()) : Json();
-  if (!cluster.is_object()) return {};
+  if (!run.start() || !run.start()->cluster) return {};
   const std::string path = o.folder + "/cluster.json";
-  COPUS_TRY_VOID(write_whole_file(path, cluster.dump(2) + "\n"));
+  COPUS_TRY_VOID(write_whole_file(path, cluster_to_json(*run.start()->cluster).dump(2) + "\n"));
   o.flags.insert(o.flags.end(), {"--cluster", path});
   return {};
 }

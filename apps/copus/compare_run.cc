@@ -9,6 +9,7 @@
 
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
+#include "copus/events/event_log.h"
 
 namespace copus {
 namespace {
@@ -17,29 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 // What a run may take beyond its own limit, which counts from its first step.
 constexpr Seconds kAfterLimit(300);
-
-// Follows the events that a run writes.
-class Follower {
- public:
-  Follower(std::string path, RecordedRun& run) : path_(std::move(path)), run_(run) {}
-
-  Result<void> follow() {
-    std::ifstream in(path_, std::ios::binary);
-    if (!in || !in.seekg(read_)) return {};
-    std::string line;
-    while (std::getline(in, line) && !in.eof()) {
-      read_ += static_cast<std::streamoff>(line.size()) + 1;
-      COPUS_TRY(const Json event, parse_json(line, path_));
-      COPUS_TRY_VOID(run_.add(event, path_));
-    }
-    return {};
-  }
-
- private:
-  std::string path_;
-  RecordedRun& run_;
-  std::streamoff read_ = 0;
-};
 
 std::string last_line(const std::string& path) {
   std::ifstream in(path);
@@ -89,12 +67,15 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
   command.insert(command.end(), flags.begin(), flags.end());
   RecordedRun run(o.losses, o.window);
   COPUS_TRY(ChildProcess child, ChildProcess::start(command, log));
-  Follower follower(folder + "/events.jsonl", run);
+  EventFollower events(folder + "/events.jsonl");
+  const auto add = [&run](const TimedEvent& event, const std::string& where) {
+    return run.add(event, where);
+  };
   const auto deadline = Clock::now() + to_duration(o.limit + kAfterLimit);
   bool stopping = false;
   while (!child.ended()) {
     stop.look(child);
-    COPUS_TRY_VOID(follower.follow());
+    COPUS_TRY_VOID(events.read(add));
     if (run.reached() && !std::exchange(stopping, true)) child.signal(SIGTERM);
     if (Clock::now() > deadline) {
       return make_error("{}, seed {}: not ended {} after its limit; see {}", name, seed,
@@ -104,7 +85,7 @@ Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, st
   if (stop.signal() != 0) {
     return make_error("stopped by {} in {}, seed {}", signal_name(stop.signal()), name, seed);
   }
-  COPUS_TRY_VOID(follower.follow());
+  COPUS_TRY_VOID(events.read(add));
   const int code = child.code();
   const bool stopped = stopping && (code == 0 || code == 128 + SIGTERM);
   if (code != 0 && !stopped) {

@@ -67,7 +67,7 @@ Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
 // The cluster that one of the runs has measured; its engine is Copus's own.
 Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<RecordedRun>& runs) {
   const auto known = std::find_if(runs.begin(), runs.end(), [](const RecordedRun& run) {
-    return run.start().is_object() && run.start().value("cluster", Json()).is_object();
+    return run.start() && run.start()->cluster;
   });
   std::optional<ClusterSpec> cluster;
   if (args.cluster.empty()) {
@@ -76,11 +76,12 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
           "--cluster: missing, and no run of --from has measured its own; want it, or a run with "
           "--plan best or --adapt");
     }
-    COPUS_TRY(cluster, cluster_from_json(known->start().at("cluster"), "events.jsonl: cluster"));
+    cluster = known->start()->cluster;
   }
-  const Json& start = known == runs.end() ? runs.front().start() : known->start();
-  const bool on_cpus = start.is_object() && start.value("device", "cpu") == "cpu";
-  const bool fp32 = start.is_object() && start.value("precision", "fp32") == "fp32";
+  const std::optional<StartEvent>& start =
+      known == runs.end() ? runs.front().start() : known->start();
+  const bool on_cpus = start && start->device == "cpu";
+  const bool fp32 = start && start->precision == "fp32";
   const Precision precision = fp32 ? Precision::kFp32 : Precision::kBf16;
   if (!args.framework.empty()) {
     return make_error("--framework: got {} with --from; want none: its runs are of Copus's engine",

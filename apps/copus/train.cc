@@ -67,25 +67,25 @@ Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
 void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) {
   if (json) {
     Json out = {
-        {"reason", outcome.reason},
+        {"reason", to_string(outcome.reason)},
         {"steps", outcome.steps},
         {"samples", outcome.samples},
-        {"loss", outcome.loss},
+        {"loss", outcome.loss ? Json(*outcome.loss) : Json(nullptr)},
         {"held_out_loss", outcome.held_out_loss ? Json(*outcome.held_out_loss) : Json(nullptr)},
-        {"seconds", outcome.seconds},
+        {"seconds", outcome.seconds.v},
         {"tokens_per_s", outcome.tokens_per_s},
         {"moves", outcome.moves},
-        {"pause_s", outcome.pause_s},
+        {"pause_s", outcome.pause.v},
         {"run_dir", run.run_dir}};
     fmt::print("{}\n", out.dump(2));
     return;
   }
+  const std::string loss = outcome.loss ? fmt::format(", loss {:.4f}", *outcome.loss) : "";
   const std::string held_out =
       outcome.held_out_loss ? fmt::format(", held-out {:.4f}", *outcome.held_out_loss) : "";
-  const std::string text =
-      fmt::format("{}{} steps, {} samples, loss {:.4f}{}; {:.1f} s, {:.0f} tokens/s; {}\n",
-                  outcome.summary, outcome.steps, outcome.samples, outcome.loss, held_out,
-                  outcome.seconds, outcome.tokens_per_s, run.run_dir);
+  const std::string text = fmt::format(
+      "{}{} steps, {} samples{}{}; {:.1f} s, {:.0f} tokens/s; {}\n", outcome.summary, outcome.steps,
+      outcome.samples, loss, held_out, outcome.seconds.v, outcome.tokens_per_s, run.run_dir);
   std::fputs(text.c_str(), stdout);
   // Lines for a person may be lost on the way: the run is what was asked for, and it is recorded.
   std::fflush(stdout);
@@ -116,8 +116,8 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   if (who.rank == 0) progress.emplace(args.json ? stderr : stdout);
   COPUS_TRY(const RunOutcome outcome,
             run_training(groups, run, progress ? &*progress : nullptr, stop_asked));
-  if (outcome.reason == "failed") return run_failed(outcome.error);
-  if (outcome.reason == "signal") {
+  if (outcome.reason == EndReason::kFailed) return run_failed(outcome.error);
+  if (outcome.reason == EndReason::kSignal) {
     const int number = stop_signal.load();
     if (who.rank == 0) print_outcome(outcome, run, args.json);
     if (!outcome.error.empty()) return run_failed(outcome.error);
@@ -137,7 +137,7 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   };
   if (!outcome.error.empty()) return verdict(outcome.error);
   print_outcome(outcome, run, args.json);
-  if (run.until_loss && outcome.reason != "loss") {
+  if (run.until_loss && outcome.reason != EndReason::kLoss) {
     return verdict(fmt::format("--until-loss: {} is not reached", *run.until_loss));
   }
   return kOk;

@@ -182,6 +182,10 @@ Result<Json> parse_json(std::string_view text, std::string_view where) {
   return std::move(builder.root);
 }
 
+Json number_or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
 Result<std::string> read_json_text(const std::string& path) {
   return read_whole_file(path, "JSON", kMaxJsonBytes);
 }

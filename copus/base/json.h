@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ constexpr int kMaxJsonDepth = 64;
 // Parses `text`. `where` names the source in errors (a file name). Refuses more than kMaxJsonBytes
 // or deeper than kMaxJsonDepth, duplicate keys in one object, and numbers that overflow a double.
 Result<Json> parse_json(std::string_view text, std::string_view where);
+
+// A number, or null where there is none or it is no number of JSON's (infinite, NaN).
+Json number_or_null(const std::optional<double>& value);
 
 // Reads and parses a file; the same limits, checked before the file is read into memory.
 Result<Json> read_json_file(const std::string& path);

@@ -1,5 +1,5 @@
-// What a run says: one struct per event. event_json.h prints and parses all of them, and nobody else
-// reads or writes them by key.
+// What a run says: one struct per event. event_json.h prints and parses all of them, and nobody
+// else reads or writes them by key.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +52,7 @@ struct StartEvent {
   std::optional<FlopsPerSec> peak;  // of all ranks together
   std::string adapt;                // off, batch, full, track
   std::optional<ClusterSpec> cluster;
+  friend bool operator==(const StartEvent&, const StartEvent&) = default;
 };
 
 // A run went on, in another process.
@@ -64,6 +65,7 @@ struct RestartEvent {
   std::int64_t ranks = 0;
   std::string why;
   std::string skipped;  // newer checkpoints that could not be used, and why; empty: none
+  friend bool operator==(const RestartEvent&, const RestartEvent&) = default;
 };
 
 struct StepEvent {
@@ -89,6 +91,7 @@ struct StepEvent {
   std::uint64_t data_hash = 0;  // of all samples so far
   // Where the rank's time went.
   Seconds tp_wait, pp_wait, dp_wait, sync_wait, optimizer;
+  friend bool operator==(const StepEvent&, const StepEvent&) = default;
 };
 
 // A loss on held-out samples.
@@ -96,6 +99,7 @@ struct EvalEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::optional<double> loss;  // nothing: it was not finite
+  friend bool operator==(const EvalEvent&, const EvalEvent&) = default;
 };
 
 enum class DecisionAction {
@@ -104,6 +108,7 @@ enum class DecisionAction {
   kLater,  // whoever goes on with the run begins there
 };
 std::string_view to_string(DecisionAction action);
+Result<DecisionAction> parse_decision_action(std::string_view text);
 
 struct DecisionEvent {
   std::int64_t step = 0;
@@ -113,6 +118,7 @@ struct DecisionEvent {
   double gain = 0;
   DecisionAction action = DecisionAction::kKeep;
   std::string why;
+  friend bool operator==(const DecisionEvent&, const DecisionEvent&) = default;
 };
 
 // A move, made or failed.
@@ -125,6 +131,7 @@ struct ReconfigureEvent {
   Seconds pause;
   Bytes bytes_moved, bytes_read;
   Seconds groups, allocate, transfer, commit;  // the pause by phase
+  friend bool operator==(const ReconfigureEvent&, const ReconfigureEvent&) = default;
 };
 
 struct CheckpointEvent {
@@ -134,6 +141,7 @@ struct CheckpointEvent {
   std::string error;  // then: why
   Bytes bytes;
   Seconds copy, write;
+  friend bool operator==(const CheckpointEvent&, const CheckpointEvent&) = default;
 };
 
 struct BadStepEvent {
@@ -143,6 +151,7 @@ struct BadStepEvent {
   std::string action;                     // stop, skip, rollback
   std::string from;                       // the checkpoint that the run went back to; empty: none
   std::string why;
+  friend bool operator==(const BadStepEvent&, const BadStepEvent&) = default;
 };
 
 struct EndEvent {
@@ -156,6 +165,7 @@ struct EndEvent {
   double tokens_per_s = 0;
   std::int64_t moves = 0;
   Seconds pause;
+  friend bool operator==(const EndEvent&, const EndEvent&) = default;
 };
 
 using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, DecisionEvent,
@@ -164,6 +174,7 @@ using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, Decis
 struct TimedEvent {
   Seconds t;  // since the process of the run that wrote it began
   Event event;
+  friend bool operator==(const TimedEvent&, const TimedEvent&) = default;
 };
 
 }  // namespace copus

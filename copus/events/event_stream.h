@@ -1,5 +1,5 @@
-// The one stream of a run's events: who writes one writes it here, and whoever wants them subscribes.
-// Used by one thread.
+// The one stream of a run's events: who writes one writes it here, and whoever wants them
+// subscribes. Used by one thread.
 #pragma once
 
 #include <chrono>

@@ -33,18 +33,18 @@ Controller::Controller(ControllerOptions options, Candidate start,
   if (!listed) candidates_.push_back(now_);
 }
 
-std::optional<NoiseTerms> Controller::observe(const StepReport& step) {
+void Controller::observe(const StepReport& step) {
   ++steps_here_;
   if (steps_here_ > options_.warm_steps) times_.observe(now_, step.time);
   unmeasured_samples_ += now_.at.global_batch;
-  if (step.norms.empty()) return std::nullopt;
+  if (step.norms.empty()) return;
   const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
   if (step.scale_norms.empty()) {
     scales_noise_ = NoiseScale(options_.noise);  // a layout that has none: an old one would mislead
   } else {
     scales_noise_.observe(samples, step.scale_norms);
   }
-  return noise_.observe(samples, step.norms);
+  noise_.observe(samples, step.norms);
 }
 
 std::optional<NoiseEstimate> Controller::noise() const {
@@ -54,7 +54,7 @@ std::optional<NoiseEstimate> Controller::noise() const {
 }
 
 bool Controller::due(const ControllerOptions& options, std::int64_t step) {
-  return step % options.decide_every == 0;
+  return options.policy.adapt != Adapt::kOff && step % options.decide_every == 0;
 }
 
 Decision Controller::consider(std::optional<Seconds> remaining) {
@@ -229,32 +229,6 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
   predicted_pauses_ = Seconds(predicted);
   measured_pauses_ = Seconds(measured);
   in_place_pause_ = Seconds(in_place);
-  return {};
-}
-
-namespace {
-
-Result<void> decide_and_move(Job& job, Controller& controller) {
-  const Decision decision = controller.consider(job.remaining());
-  COPUS_TRY_VOID(job.decided(decision));
-  if (!decision.move) return {};
-  COPUS_TRY(const MoveReport report, job.move(decision.to));
-  controller.moved(decision, report);
-  return {};
-}
-
-}  // namespace
-
-Result<void> drive(Job& job, Controller& controller) {
-  while (!job.done()) {
-    COPUS_TRY(const StepReport step, job.step());
-    const std::optional<NoiseTerms> terms = controller.observe(step);
-    const bool due = Controller::due(controller.options(), step.step);
-    if (due && job.stopping()) controller.decide_for_later(job.remaining());
-    COPUS_TRY_VOID(job.observed(step, terms, controller));
-    if (due && !job.done()) COPUS_TRY_VOID(decide_and_move(job, controller));
-    COPUS_TRY_VOID(job.settled(controller));
-  }
   return {};
 }
 

@@ -1,6 +1,5 @@
-// Controller: watches a run's steps, asks the policy, moves the run. It drives a Job: a live run
-// and a simulated one are two implementations, so what is evaluated in simulation is what runs
-// live.
+// Controller: watches a run's steps and asks the policy where the run goes. It decides for live runs
+// and for simulated ones, so what is evaluated in simulation is what runs live.
 #pragma once
 
 #include <functional>
@@ -9,28 +8,12 @@
 #include <vector>
 
 #include "copus/goodput/candidates.h"
+#include "copus/goodput/drive.h"
 #include "copus/goodput/noise_scale.h"
 #include "copus/goodput/policy.h"
 #include "copus/goodput/step_times.h"
 
 namespace copus {
-
-// What one step tells.
-struct StepReport {
-  std::int64_t step = 0;     // counted from 1
-  std::int64_t samples = 0;  // consumed after it
-  double loss = 0;
-  Seconds time;
-  std::vector<SquaredNorm> norms;        // empty: not measured in this step
-  std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty likewise
-};
-
-// What became of a move.
-struct MoveReport {
-  bool done = false;  // false: the run goes on where it was
-  std::string error;  // why not
-  Seconds pause;
-};
 
 struct ControllerOptions {
   PolicyOptions policy;
@@ -49,15 +32,14 @@ struct ControllerOptions {
   double probe_sd = 0.05;  // a step time less uncertain than this is not worth a try
 };
 
-class Controller {
+class Controller final : public Decider {
  public:
   // `start`: where the run is. `pause(from, to)`: what a move of state is predicted to take;
   // corrected by the moves that were made.
   Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
              std::function<Seconds(const Configuration&, const Configuration&)> pause);
 
-  // After every step. The step's own terms, where it was measured.
-  std::optional<NoiseTerms> observe(const StepReport& step);
+  void observe(const StepReport& step) override;
   // From the whole gradient's norms and from the norms' weights together.
   std::optional<NoiseEstimate> noise() const;
   std::optional<NoiseEstimate> scales_noise() const { return scales_noise_.estimate(); }
@@ -65,18 +47,18 @@ class Controller {
   // is not known.
   std::optional<double> goodput() const { return goodput(now_); }
 
-  // Whether consider() is due after the step that was observed last: known to every rank of a run
-  // without a message (it depends on the number of steps alone).
+  // Known to every rank of a run without a message: it depends on the number of steps alone. Never
+  // where the policy adapts nothing.
   static bool due(const ControllerOptions& options, std::int64_t step);
-  // Where to go. A try of a candidate is a move too, and says so in `why`.
-  Decision consider(std::optional<Seconds> remaining);
-  // What became of it. A configuration that failed is not tried again, and a failure starts the
-  // dwell anew: a run that cannot be moved is not interrupted at every decision.
-  // REQUIRES: decision.move, and it is the last that was made.
-  void moved(const Decision& decision, const MoveReport& report);
-
-  // The run stops here, and where to go is due: decided for whoever goes on.
-  void decide_for_later(std::optional<Seconds> remaining) { later_ = consider(remaining); }
+  bool due(std::int64_t step) const override { return due(options_, step); }
+  // A try of a candidate is a move too, and says so in `why`.
+  Decision consider(std::optional<Seconds> remaining) override;
+  // A configuration that failed is not tried again, and a failure starts the dwell anew: a run that
+  // cannot be moved is not interrupted at every decision.
+  void moved(const Decision& decision, const MoveReport& report) override;
+  void decide_for_later(std::optional<Seconds> remaining) override {
+    later_ = consider(remaining);
+  }
   const std::optional<Decision>& later() const { return later_; }
   // Where a run goes on that is saved now: not in the middle of a try.
   const Configuration& resume_at() const;
@@ -125,26 +107,5 @@ class Controller {
   std::optional<Probing> probing_;
   std::optional<Decision> later_;
 };
-
-// A run that can be moved.
-class Job {
- public:
-  virtual ~Job() = default;
-  virtual bool done() const = 0;
-  virtual Result<StepReport> step() = 0;
-  virtual std::optional<Seconds> remaining() const = 0;
-  // Told of every step's outcome and of every decision, to write it down.
-  virtual Result<void> observed(const StepReport& step, const std::optional<NoiseTerms>& terms,
-                                const Controller& controller) = 0;
-  virtual Result<void> decided(const Decision& decision) = 0;
-  virtual Result<MoveReport> move(const Configuration& to) = 0;
-  // The step was the last for now, though the run is not over.
-  virtual bool stopping() const { return false; }
-  // The step, and what was decided after it, are done: time to save.
-  virtual Result<void> settled(const Controller& /*controller*/) { return {}; }
-};
-
-// Steps, and where one is due a decision, until the job is done.
-Result<void> drive(Job& job, Controller& controller);
 
 }  // namespace copus

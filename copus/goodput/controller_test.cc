@@ -91,17 +91,16 @@ class FakeJob : public Job {
     return report;
   }
   std::optional<Seconds> remaining() const override { return std::nullopt; }
-  Result<void> observed(const StepReport& step, const std::optional<NoiseTerms>&,
-                        const Controller& controller) override {
+  Result<void> observed(const StepReport& step) override {
     EXPECT_EQ(step.step, step_);
-    EXPECT_EQ(controller.now(), at_);
+    EXPECT_EQ(controller->now(), at_);
     calls += 'o';
     return {};
   }
   bool stopping() const override { return stops && done(); }
-  Result<void> settled(const Controller& controller) override {
+  Result<void> settled() override {
     calls += 't';
-    resumes_at.push_back(controller.resume_at());
+    resumes_at.push_back(controller->resume_at());
     was_at.push_back(at_);
     return {};
   }
@@ -131,6 +130,7 @@ class FakeJob : public Job {
   Seconds pause{1};
   Int fails_at_step = -1;
   bool stops = false;  // its last step is not the run's
+  const Controller* controller = nullptr;
 
   std::string calls;
   std::vector<Decision> decisions;
@@ -146,6 +146,11 @@ class FakeJob : public Job {
   Int samples_ = 0;
   std::mt19937_64 random_{5};
 };
+
+Result<void> drive(FakeJob& job, Controller& controller) {
+  job.controller = &controller;
+  return copus::drive(job, controller);
+}
 
 std::string plan_of(const Configuration& at) { return to_text({at.plan, 0}); }
 

@@ -30,11 +30,15 @@ RecordedRun run_at(std::int64_t batch, double critical, double sharpness, double
   for (std::int64_t step = 1; loss > until * 0.995; ++step) {
     progress += law.step(static_cast<double>(batch), curve.critical_batch(loss));
     loss = curve.loss_at(progress);
-    const Json event = {{"event", "step"},           {"t", 0.1 * static_cast<double>(step)},
-                        {"samples", step * batch},   {"loss", loss},
-                        {"plan", "dp1.tp1.pp1.mb1"}, {"global_batch", batch},
-                        {"step_time_s", 0.1},        {"gns", critical / 2}};
-    EXPECT_TRUE(run.add(event, "test").has_value());
+    StepEvent event;
+    event.step = step;
+    event.samples = step * batch;
+    event.loss = loss;
+    event.global_batch = batch;
+    event.step_time = Seconds(0.1);
+    event.gns = critical / 2;
+    const Seconds t(0.1 * static_cast<double>(step));
+    EXPECT_TRUE(run.add({t, event}, "test").has_value());
   }
   return run;
 }

@@ -1,7 +1,9 @@
 #include "copus/sim/recorded_run.h"
 
 #include <algorithm>
-#include <fstream>
+#include <cmath>
+
+#include "copus/events/event_log.h"
 
 namespace copus {
 namespace {
@@ -10,41 +12,43 @@ constexpr double kLong = 1e12;
 
 }  // namespace
 
-Result<void> RecordedRun::add(const Json& event, const std::string& where) {
-  FieldReader fields(event, where);
-  const std::string kind = fields.text("event");
-  const Seconds t(fields.number("t", 0, kLong));
-  COPUS_TRY_VOID(fields.finish());
-  if (kind == "start") {
+Result<void> RecordedRun::add(const TimedEvent& event, const std::string& where) {
+  const Seconds t = event.t;
+  if (const auto* start = std::get_if<StartEvent>(&event.event)) {
     begin_ = t;
-    start_ = event;
-  } else if (kind == "restart") {
+    start_ = *start;
+  } else if (std::holds_alternative<RestartEvent>(event.event)) {
     // Another process, whose clock began anew: time goes on from the last step that was seen.
     begin_ = t - seen_;
-  } else if (kind == "step") {
-    return add_step(event, where);
-  } else if (kind == "reconfigure" && fields.boolean_or("done", true)) {
+  } else if (const auto* step = std::get_if<StepEvent>(&event.event)) {
+    return add_step(*step, event.t, where);
+  } else if (const auto* move = std::get_if<ReconfigureEvent>(&event.event); move && move->done) {
     ++switches_;
-    COPUS_TRY(const ParallelPlan from, parse_short_name(fields.text("from")));
-    COPUS_TRY(const ParallelPlan to, parse_short_name(fields.text("to")));
-    if (!same_placement(from, to)) ++layout_switches_;
-    pause_ += Seconds(fields.number_or("pause_s", 0, 0, kLong));
+    if (!same_placement(move->from, move->to)) ++layout_switches_;
+    pause_ += move->pause;
   }
-  return fields.finish();
+  return {};
 }
 
-Result<void> RecordedRun::add_step(const Json& event, const std::string& where) {
-  FieldReader fields(event, where);
+Result<void> RecordedRun::add_step(const StepEvent& event, Seconds t, const std::string& where) {
+  if (!(std::abs(event.loss) <= kLong)) {
+    return make_error("{}: loss: got {}; want a number from {:g} to {:g}", where, event.loss,
+                      -kLong, kLong);
+  }
+  if (event.gns && !(*event.gns >= 0 && *event.gns <= kLong)) {
+    return make_error("{}: gns: got {}; want a number from 0 to {:g}", where, *event.gns, kLong);
+  }
+  if (event.samples < 1) {
+    return make_error("{}: samples: got {}; want an integer of 1 or more", where, event.samples);
+  }
   RecordedStep step;
-  step.t = Seconds(fields.number("t", 0, kLong)) - begin_;
-  step.time = Seconds(fields.number("step_time_s", 0, kLong));
-  step.loss = fields.number("loss", -kLong, kLong);
-  step.samples = fields.integer("samples", 1, std::int64_t{1} << 60);
-  step.global_batch = fields.integer("global_batch", 1, 1 << 30);
-  const std::string plan = fields.text("plan");
-  if (fields.has("gns")) step.gns = fields.number("gns", 0, kLong);
-  COPUS_TRY_VOID(fields.finish());
-  COPUS_TRY(step.plan, parse_short_name(plan));
+  step.t = t - begin_;
+  step.time = event.step_time;
+  step.loss = event.loss;
+  step.samples = event.samples;
+  step.global_batch = event.global_batch;
+  step.plan = event.plan;
+  step.gns = event.gns;
   seen_ = step.t;
   if (!steps_.empty() && steps_.back().samples >= step.samples) {
     while (!steps_.empty() && steps_.back().samples >= step.samples) steps_.pop_back();
@@ -76,17 +80,9 @@ void RecordedRun::smooth(const RecordedStep& step) {
 }
 
 Result<void> RecordedRun::read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return make_error("{}: cannot be read; want a run's events.jsonl", path);
-  std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    if (in.eof()) break;
-    const std::string where = fmt::format("{}:{}", path, number);
-    COPUS_TRY(const Json event, parse_json(line, where));
-    COPUS_TRY_VOID(add(event, where));
-  }
-  if (in.bad()) return make_error("{}: reading failed; want a run's events.jsonl", path);
-  return {};
+  return read_events(path, [this](const TimedEvent& event, const std::string& where) {
+    return add(event, where);
+  });
 }
 
 SimOutcome RecordedRun::outcome() const {

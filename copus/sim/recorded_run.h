@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "copus/base/json.h"
+#include "copus/events/event.h"
 #include "copus/sim/sim_job.h"
 
 namespace copus {
@@ -29,8 +29,9 @@ class RecordedRun {
   explicit RecordedRun(std::vector<double> losses, std::int64_t window)
       : losses_(std::move(losses)), window_(window) {}
 
-  // The next event. After a restart the steps that are done again replace the lost ones.
-  Result<void> add(const Json& event, const std::string& where);
+  // The next event. After a restart the steps that are done again replace the lost ones. `where`
+  // names the file and line in errors.
+  Result<void> add(const TimedEvent& event, const std::string& where);
   // A whole file; a last line without an end is one that is being written, and left out.
   Result<void> read(const std::string& path);
 
@@ -38,20 +39,20 @@ class RecordedRun {
   bool reached() const { return crossings_.size() == losses_.size(); }
   const std::vector<RecordedStep>& steps() const { return steps_; }
   std::int64_t window() const { return window_; }
-  const Json& start() const { return start_; }  // the first event; null: none
+  const std::optional<StartEvent>& start() const { return start_; }
   double smoothed() const { return steps_.empty() ? 0 : steps_.back().smoothed; }
   // As a simulated run's.
   SimOutcome outcome() const;
 
  private:
-  Result<void> add_step(const Json& event, const std::string& where);
+  Result<void> add_step(const StepEvent& event, Seconds t, const std::string& where);
   void smooth(const RecordedStep& step);
 
   std::vector<double> losses_;
   std::int64_t window_;
   Seconds begin_;
   Seconds seen_;  // t of the last step, those that were lost too
-  Json start_;
+  std::optional<StartEvent> start_;
   std::vector<RecordedStep> steps_;
   std::deque<std::pair<std::int64_t, double>> recent_;  // batch and loss
   std::int64_t recent_samples_ = 0;

@@ -2,19 +2,30 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include <cmath>
+
+#include "copus/base/test_folder.h"
+#include "copus/events/event_json.h"
 
 namespace copus {
 namespace {
 
-Json step_event(int step, int batch, double loss, double t, const char* plan = "dp2.tp1.pp1.mb2") {
-  return {{"event", "step"}, {"t", t},       {"step", step},          {"samples", step * batch},
-          {"loss", loss},    {"plan", plan}, {"global_batch", batch}, {"step_time_s", 0.5},
-          {"gns", nullptr}};
+TimedEvent step_event(int step, int batch, double loss, double t) {
+  StepEvent e;
+  e.step = step;
+  e.samples = step * batch;
+  e.loss = loss;
+  e.plan = *parse_short_name("dp2.tp1.pp1.mb2");
+  e.global_batch = batch;
+  e.step_time = Seconds(0.5);
+  return {Seconds(t), e};
 }
 
-Json start_event() { return {{"event", "start"}, {"t", 10.0}, {"cluster", nullptr}}; }
+TimedEvent start_event() {
+  StartEvent e;
+  e.global_batch = 4;
+  return {Seconds(10), e};
+}
 
 TEST(RecordedRun, ALossIsReachedWhenTheMeanOfAWholeWindowIs) {
   RecordedRun run({3.0, 2.5}, 8);
@@ -38,7 +49,7 @@ TEST(RecordedRun, StepsThatAreDoneAgainReplaceTheLost) {
   for (int i = 1; i <= 5; ++i) {
     ASSERT_TRUE(run.add(step_event(i, 4, 3, 10.0 + i), "test").has_value());
   }
-  ASSERT_TRUE(run.add({{"event", "restart"}, {"t", 20.0}, {"step", 2}}, "test").has_value());
+  ASSERT_TRUE(run.add({Seconds(20), RestartEvent()}, "test").has_value());
   ASSERT_TRUE(run.add(step_event(3, 4, 3, 21), "test").has_value());
   ASSERT_EQ(run.steps().size(), 3U);
   EXPECT_EQ(run.steps().back().samples, 12);
@@ -46,17 +57,17 @@ TEST(RecordedRun, StepsThatAreDoneAgainReplaceTheLost) {
 
 TEST(RecordedRun, OnlyAMoveOfStateIsASwitchOfLayout) {
   RecordedRun run({1.0}, 4);
-  const auto move = [&](const char* from, const char* to) {
-    return run.add({{"event", "reconfigure"},
-                    {"t", 1.0},
-                    {"from", from},
-                    {"to", to},
-                    {"done", true},
-                    {"pause_s", 0.25}},
-                   "test");
+  const auto move = [&](const char* from, const char* to, bool done = true) {
+    ReconfigureEvent e;
+    e.from = *parse_short_name(from);
+    e.to = *parse_short_name(to);
+    e.done = done;
+    e.pause = Seconds(0.25);
+    return run.add({Seconds(1), e}, "test");
   };
   ASSERT_TRUE(move("dp2.tp1.pp1.mb2", "dp2.tp1.pp1.mb4").has_value());
   ASSERT_TRUE(move("dp2.tp1.pp1.mb4", "dp1.tp1.pp2.mb1").has_value());
+  ASSERT_TRUE(move("dp1.tp1.pp2.mb1", "dp2.tp1.pp1.mb4", /*done=*/false).has_value());
   const SimOutcome outcome = run.outcome();
   EXPECT_EQ(outcome.switches, 2);
   EXPECT_EQ(outcome.layout_switches, 1);
@@ -64,18 +75,28 @@ TEST(RecordedRun, OnlyAMoveOfStateIsASwitchOfLayout) {
 }
 
 TEST(RecordedRun, AFileMayEndInTheMiddleOfALine) {
-  const std::string path = std::filesystem::temp_directory_path() / "copus_recorded_run_test.jsonl";
-  std::ofstream(path) << start_event().dump() << "\n"
-                      << step_event(1, 4, 3, 11).dump() << "\n"
-                      << "{\"event\":\"st";
+  const TestFolder folder;
+  const auto line = [](const TimedEvent& event) { return event_to_json(event).dump() + "\n"; };
+  const std::string path = folder.write(
+      "events.jsonl", line(start_event()) + line(step_event(1, 4, 3, 11)) + "{\"event\":\"st");
   RecordedRun run({1.0}, 4);
   EXPECT_TRUE(run.read(path).has_value());
   EXPECT_EQ(run.steps().size(), 1U);
-  std::ofstream(path) << "{\"event\":\"step\",\"t\":1}\n";
-  const Result<void> read = RecordedRun({1.0}, 4).read(path);
-  ASSERT_FALSE(read.has_value());
-  EXPECT_NE(read.error().message.find(":1"), std::string::npos) << read.error().message;
-  std::filesystem::remove(path);
+  ASSERT_TRUE(run.start().has_value());
+  EXPECT_EQ(run.start()->global_batch, 4);
+}
+
+TEST(RecordedRun, ErrorsNameTheLineAndTheField) {
+  const TestFolder folder;
+  const std::string torn = folder.write("torn", "{\"event\":\"step\",\"t\":1}\n");
+  EXPECT_TRUE(RecordedRun({1.0}, 4).read(torn).error().message.starts_with(torn + ":1: step:"));
+  const std::string odd =
+      folder.write("odd", event_to_json(start_event()).dump() + "\n" +
+                              event_to_json(step_event(1, 4, std::nan(""), 11)).dump() + "\n");
+  EXPECT_EQ(RecordedRun({1.0}, 4).read(odd).error().message,
+            odd + ":2: loss: got nan; want a number from -1e+12 to 1e+12");
+  EXPECT_EQ(RecordedRun({1.0}, 4).read(folder.path("none")).error().message,
+            folder.path("none") + ": cannot be read; want a run's events.jsonl");
 }
 
 }  // namespace

@@ -79,10 +79,7 @@ class SimJob final : public Job {
   bool done() const override;
   Result<StepReport> step() override;
   std::optional<Seconds> remaining() const override;
-  Result<void> observed(const StepReport&, const std::optional<NoiseTerms>&,
-                        const Controller&) override {
-    return {};
-  }
+  Result<void> observed(const StepReport&) override { return {}; }
   Result<void> decided(const Decision&) override { return {}; }
   Result<MoveReport> move(const Configuration& to) override;
 

@@ -39,6 +39,7 @@ struct GpuEfficiency {
   double attention_backward = 0.5;   // and backward
   double memory = 0.8;               // share of memory bandwidth in element-wise kernels
   Seconds launch = microseconds(4);  // exposed cost of one kernel
+  friend bool operator==(const GpuEfficiency&, const GpuEfficiency&) = default;
 };
 
 struct NetworkSpec {
@@ -51,6 +52,7 @@ struct NetworkSpec {
   // How much longer a transfer takes because the whole job uses the fabric, as a share at 64 nodes;
   // it sets in late, with the fifth power of the nodes.
   double congestion = 0;
+  friend bool operator==(const NetworkSpec&, const NetworkSpec&) = default;
 };
 
 struct GpuSpec {
@@ -78,6 +80,7 @@ struct GpuSpec {
 
   // Peak rate for matrix products at `p`; zero when the GPU has no units for it.
   FlopsPerSec peak(Precision p) const;
+  friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
 };
 
 // An error that names the precisions the GPU has, when it has no units for `p`.
@@ -96,6 +99,7 @@ struct ClusterSpec {
 
   std::int64_t gpus() const { return nodes * gpus_per_node; }
   Result<void> validate() const;
+  friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
 };
 
 // Limits that keep every product of counts far from overflow.

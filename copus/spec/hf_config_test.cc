@@ -8,8 +8,8 @@
 
 #include "copus/base/json.h"
 #include "copus/base/text_testing.h"
-#include "copus/interop/hf_testing.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_testing.h"
 
 namespace copus {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "copus/interop/hf_testing.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_testing.h"
 
 namespace copus {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "copus/interop/hf_testing.h"
+#include "copus/spec/hf_testing.h"
 
 namespace copus {
 namespace {

@@ -66,8 +66,8 @@ struct ParallelPlan {
 // "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp and split only where they are not the
 // default.
 std::string short_name(const ParallelPlan& plan);
-// And back.
-Result<ParallelPlan> parse_short_name(std::string_view name);
+// And back. `field` names it in the error.
+Result<ParallelPlan> parse_short_name(std::string_view name, std::string_view field = "plan");
 
 // Parts of a plan that a user stated. Parsed from "tp=2,pp=4,…" or a plan's JSON; unset fields keep
 // `has` false.

@@ -237,7 +237,7 @@ std::string short_name(const ParallelPlan& plan) {
   return name;
 }
 
-Result<ParallelPlan> parse_short_name(std::string_view name) {
+Result<ParallelPlan> parse_short_name(std::string_view name, std::string_view field) {
   ParallelPlan plan;
   const auto flag = [&](std::string_view part) {
     if (part == "rc-full") plan.recompute = Recompute::kFull;
@@ -253,8 +253,8 @@ Result<ParallelPlan> parse_short_name(std::string_view name) {
     const std::string_view key = part.substr(0, digits);
     if (auto set = set_field(plan, key == "z" ? "zero" : canonical(key), part.substr(digits));
         !set) {
-      return make_error("plan: got {:?}; want a name as dp2.tp1.pp2.mb4 ({})", name.substr(0, 80),
-                        set.error().message);
+      return make_error("{}: got {:?}; want a name as dp2.tp1.pp2.mb4 ({})", field,
+                        name.substr(0, 80), set.error().message);
     }
   }
   if (plan.vp > 1) plan.schedule = ScheduleKind::kInterleaved;

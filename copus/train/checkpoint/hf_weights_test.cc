@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "copus/interop/hf_testing.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_testing.h"
 
 namespace copus {
 namespace {

@@ -42,4 +42,19 @@ std::string from_rank_0(const Comm& world, const RankDevice& device, const std::
   return {reinterpret_cast<const char*>(on_host.data_ptr<std::uint8_t>()), length};
 }
 
+void tell(const Rendezvous& where, const std::string& key, const std::string& text) {
+  if (where.world_size == 1) return;
+  where.store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+}
+
+std::string hear(const Rendezvous& where, const std::string& key) {
+  try {
+    const std::vector<std::uint8_t> bytes = where.store->get(key);
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception& error) {
+    throw CommError(
+        fmt::format("no answer of rank 0 at the ranks' meeting point ({})", first_line(error)));
+  }
+}
+
 }  // namespace copus

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "copus/base/text.h"
+#include "copus/goodput/configuration.h"
 
 namespace copus {
 
@@ -12,30 +15,44 @@ Phases::Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int6
       {.plan = std::move(plan), .batch = batch, .first_step = steps + 1, .why = "start"});
 }
 
-void Phases::add(const PhaseStep& step) {
+Result<void> Phases::take(const TimedEvent& event) {
+  if (const auto* step = std::get_if<StepEvent>(&event.event)) add(*step);
+  if (const auto* decision = std::get_if<DecisionEvent>(&event.event)) why_ = decision->why;
+  if (const auto* moved = std::get_if<ReconfigureEvent>(&event.event); moved && moved->done) {
+    move(*moved);
+  }
+  return {};
+}
+
+void Phases::add(const StepEvent& step) {
   ++steps_;
   Phase& phase = phases_.back();
+  const double seconds = step.step_time.v;
   ++phase.steps;
-  phase.seconds += step.seconds;
+  phase.seconds += seconds;
   phase.loss = step.loss;
   if (!step.critical_batch) return;
   critical_batch_ = step.critical_batch;
-  const auto batch = static_cast<double>(step.batch);
+  const auto batch = static_cast<double>(step.global_batch);
   const auto start = static_cast<double>(phases_.front().batch);
-  progress_ += step.seconds * goodput(kind_, batch / step.seconds, batch, *critical_batch_);
-  stayed_ += step.seconds * goodput(kind_, 1, start, *critical_batch_);
+  progress_ += seconds * goodput(kind_, batch / seconds, batch, *critical_batch_);
+  stayed_ += seconds * goodput(kind_, 1, start, *critical_batch_);
 }
 
-void Phases::move(std::string plan, std::int64_t batch, std::string why, double pause_s) {
+void Phases::move(const ReconfigureEvent& move) {
   if (critical_batch_) {
     const auto start = static_cast<double>(phases_.front().batch);
-    stayed_ += pause_s * goodput(kind_, 1, start, *critical_batch_);
+    stayed_ += move.pause.v * goodput(kind_, 1, start, *critical_batch_);
   }
-  phases_.push_back({.plan = std::move(plan),
-                     .batch = batch,
+  // The table has the configuration in columns of its own.
+  std::string why = why_;
+  const std::string name = to_text({move.to, move.global_batch_to}) + ": ";
+  if (const std::size_t at = why.find(name); at != std::string::npos) why.erase(at, name.size());
+  phases_.push_back({.plan = short_name(move.to),
+                     .batch = move.global_batch_to,
                      .first_step = steps_ + 1,
                      .why = std::move(why),
-                     .pause_s = pause_s});
+                     .pause_s = move.pause.v});
 }
 
 double Phases::pause_s() const {

@@ -6,26 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "copus/events/event_stream.h"
 #include "copus/goodput/efficiency.h"
 
 namespace copus {
 
-// One step, as far as phases go.
-struct PhaseStep {
-  std::int64_t batch = 0;
-  double seconds = 0;
-  double loss = 0;
-  std::optional<double> critical_batch = std::nullopt;  // nothing: not known yet
-};
-
-class Phases {
+class Phases final : public EventSink {
  public:
   // `steps`: done before it began.
   Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int64_t steps = 0);
 
-  void add(const PhaseStep& step);
-  // The run goes on elsewhere.
-  void move(std::string plan, std::int64_t batch, std::string why, double pause_s);
+  // A step belongs to the last phase; a move that was made begins one, for the reason of the
+  // decision before it.
+  Result<void> take(const TimedEvent& event) override;
 
   std::int64_t moves() const { return static_cast<std::int64_t>(phases_.size()) - 1; }
   double pause_s() const;
@@ -50,7 +43,11 @@ class Phases {
     std::string why;
     double pause_s = 0;
   };
+  void add(const StepEvent& step);
+  void move(const ReconfigureEvent& move);
+
   GoodputKind kind_;
+  std::string why_;  // of the last decision
   std::vector<Phase> phases_;
   std::int64_t steps_ = 0;
   // Since the critical batch is known: Goodput times seconds, and what it would be where the run

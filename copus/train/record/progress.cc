@@ -9,6 +9,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
+
+#include "copus/goodput/configuration.h"
 
 namespace copus {
 namespace {
@@ -67,24 +70,48 @@ std::string cut_to_width(std::string text, std::FILE* out) {
   return text;
 }
 
-void show_live(std::FILE* out, const StepLine& line) {
-  std::fputs(fmt::format("\r{}\x1b[K", cut_to_width(format_step(line), out)).c_str(), out);
+void show_live(std::FILE* out, const std::string& line) {
+  std::fputs(fmt::format("\r{}\x1b[K", cut_to_width(line, out)).c_str(), out);
 }
+
+// What an event says besides the line; empty: nothing.
+struct Message {
+  std::string operator()(const EvalEvent& e) const {
+    return fmt::format("step {}  held-out loss {:.4f}", e.step, e.loss.value_or(NAN));
+  }
+  std::string operator()(const DecisionEvent& e) const {
+    if (e.action != DecisionAction::kSwitch) return "";
+    return fmt::format("step {}  {}", e.step, e.why);
+  }
+  std::string operator()(const ReconfigureEvent& e) const {
+    if (e.done) return "";
+    return fmt::format("step {}  not moved to {}: {}; going on as before", e.step,
+                       to_text({e.to, e.global_batch_to}), e.error);
+  }
+  std::string operator()(const CheckpointEvent& e) const {
+    if (e.error.empty()) return "";
+    return fmt::format("CHECKPOINT OF STEP {} NOT SAVED: {}", e.step, e.error);
+  }
+  template <typename Other>
+  std::string operator()(const Other& /*event*/) const {
+    return "";
+  }
+};
 
 }  // namespace
 
-std::string format_step(const StepLine& line) {
-  std::string text = fmt::format("step {}", line.step);
-  if (line.last_step) text += fmt::format("/{}", *line.last_step);
-  text += fmt::format("  loss {:.4f}", line.loss);
-  if (known(line.tokens_per_s) && line.tokens_per_s > 0) {
-    text += fmt::format("  {} tok/s", short_count(line.tokens_per_s));
+std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_step,
+                        std::optional<double> remaining_s) {
+  std::string text = fmt::format("step {}", step.step);
+  if (last_step) text += fmt::format("/{}", *last_step);
+  text += fmt::format("  loss {:.4f}", step.loss);
+  if (known(step.tokens_per_s) && step.tokens_per_s > 0) {
+    text += fmt::format("  {} tok/s", short_count(step.tokens_per_s));
   }
-  if (known(line.mfu)) text += fmt::format("  MFU {:.1f}%", *line.mfu * 100);
-  if (line.global_batch > 0) text += fmt::format("  batch {}", line.global_batch);
-  if (!line.plan.empty()) text += fmt::format("  {}", line.plan);
-  if (known(line.noise_scale)) text += fmt::format("  noise {}", short_count(*line.noise_scale));
-  if (known(line.remaining_s)) text += fmt::format("  {} left", short_time(*line.remaining_s));
+  if (known(step.mfu)) text += fmt::format("  MFU {:.1f}%", *step.mfu * 100);
+  text += fmt::format("  batch {}  {}", step.global_batch, short_name(step.plan));
+  if (known(step.gns)) text += fmt::format("  noise {}", short_count(*step.gns));
+  if (known(remaining_s)) text += fmt::format("  {} left", short_time(*remaining_s));
   return text;
 }
 
@@ -92,16 +119,33 @@ Progress::Progress(std::FILE* out) : out_(out), terminal_(is_terminal(out)) {
   if (!terminal_) last_shown_s_ = now_s();
 }
 
-void Progress::step(const StepLine& line) {
+void Progress::set_outlook(std::optional<std::int64_t> last_step,
+                           std::function<std::optional<double>()> remaining_s) {
+  last_step_ = last_step;
+  remaining_s_ = std::move(remaining_s);
+}
+
+Result<void> Progress::take(const TimedEvent& event) {
+  if (const auto* taken = std::get_if<StepEvent>(&event.event)) step(*taken);
+  const std::string message = std::visit(Message(), event.event);
+  if (!message.empty()) say(message);
+  return {};
+}
+
+std::string Progress::line_of(const StepEvent& step) const {
+  return format_step(step, last_step_, remaining_s_ ? remaining_s_() : std::nullopt);
+}
+
+void Progress::step(const StepEvent& step) {
   const double now = now_s();
   if (!terminal_) {
-    if (!is_logged_step(line.step) && now - last_shown_s_ < kPlainEvery_s) return;
+    if (!is_logged_step(step.step) && now - last_shown_s_ < kPlainEvery_s) return;
     last_shown_s_ = now;
-    std::fputs((format_step(line) + "\n").c_str(), out_);
+    std::fputs((line_of(step) + "\n").c_str(), out_);
     std::fflush(out_);
     return;
   }
-  last_ = line;
+  last_ = line_of(step);
   pending_ = true;
   if (live_ && now - last_shown_s_ < kTerminalEvery_s) return;
   last_shown_s_ = now;

@@ -3,44 +3,46 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "copus/events/event_stream.h"
+
 namespace copus {
 
-struct StepLine {
-  std::int64_t step = 0;
-  std::optional<std::int64_t> last_step;  // when the end is known in steps
-  double loss = 0;
-  double tokens_per_s = 0;
-  std::optional<double> mfu;  // 0 to 1
-  std::int64_t global_batch = 0;
-  std::string plan;  // short: dp2.tp1.pp2.mb4
-  std::optional<double> noise_scale;
-  std::optional<double> remaining_s;
-};
-
 // "step 120/300  loss 2.3456  41.2k tok/s  MFU 31.0%  batch 32  dp2.tp1.pp2.mb4  noise 120  2m03s
-// left"
-std::string format_step(const StepLine& line);
+// left". `last_step`: where the end is known in steps.
+std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_step,
+                        std::optional<double> remaining_s);
 
-class Progress {
+// Steps are the line; evaluations, moves and what failed are messages.
+class Progress final : public EventSink {
  public:
   // On a terminal the line is rewritten in place, at most ten times a second; elsewhere a whole
   // line is printed at steps 1, 2, 5, 10, 20, 50, 100 and then every 100, and at least every 30
   // seconds.
   explicit Progress(std::FILE* out);
-  void step(const StepLine& line);
+
+  // What no event says. `remaining_s` is asked at steps: it must outlive those that are taken.
+  void set_outlook(std::optional<std::int64_t> last_step,
+                   std::function<std::optional<double>()> remaining_s);
+  Result<void> take(const TimedEvent& event) override;
   // A message of its own line; the live line is kept below it.
   void say(const std::string& message);
   // Ends the live line, so that what follows starts on a fresh one.
   void finish();
 
  private:
+  void step(const StepEvent& step);
+  std::string line_of(const StepEvent& step) const;
+
   std::FILE* out_;
   bool terminal_;
+  std::optional<std::int64_t> last_step_;
+  std::function<std::optional<double>()> remaining_s_;
   double last_shown_s_ = -1;
-  StepLine last_;
+  std::string last_;  // line
   bool pending_ = false;
   bool live_ = false;
 };

@@ -13,54 +13,59 @@
 namespace copus {
 namespace {
 
-StepLine full_line() {
-  return {.step = 120,
-          .last_step = 300,
-          .loss = 2.34561,
-          .tokens_per_s = 41234,
-          .mfu = 0.31,
-          .global_batch = 32,
-          .plan = "dp2.tp1.pp2.mb4",
-          .noise_scale = 120,
-          .remaining_s = 123};
+StepEvent full_step() {
+  StepEvent e;
+  e.step = 120;
+  e.loss = 2.34561;
+  e.tokens_per_s = 41234;
+  e.mfu = 0.31;
+  e.global_batch = 32;
+  e.plan = *parse_short_name("dp2.tp1.pp2.mb4");
+  e.gns = 120;
+  return e;
 }
 
-StepLine at_step(std::int64_t step) {
-  StepLine line;
-  line.step = step;
-  line.loss = 1;
-  return line;
+StepEvent at_step(std::int64_t step) {
+  StepEvent e;
+  e.step = step;
+  e.loss = 1;
+  e.global_batch = 8;
+  return e;
 }
+
+std::string line_at(std::int64_t step) { return format_step(at_step(step), {}, {}); }
 
 std::string tokens_per_s(double n) {
-  StepLine line = at_step(1);
-  line.tokens_per_s = n;
-  return format_step(line).substr(std::string("step 1  loss 1.0000").size());
+  StepEvent e = at_step(1);
+  e.tokens_per_s = n;
+  const std::string line = format_step(e, {}, {}), begin = "step 1  loss 1.0000";
+  return line.substr(begin.size(), line.find("  batch") - begin.size());
 }
 
 std::string remaining(double seconds) {
-  StepLine line = at_step(1);
-  line.remaining_s = seconds;
-  return format_step(line).substr(std::string("step 1  loss 1.0000").size());
+  return format_step(at_step(1), {}, seconds).substr(line_at(1).size());
+}
+
+void tell(Progress& progress, const Event& event) {
+  ASSERT_TRUE(progress.take({Seconds(0), event}));
 }
 
 TEST(FormatStep, SaysAllThatIsKnown) {
-  EXPECT_EQ(format_step(full_line()),
+  EXPECT_EQ(format_step(full_step(), 300, 123),
             "step 120/300  loss 2.3456  41.2k tok/s  MFU 31.0%  batch 32  dp2.tp1.pp2.mb4  "
             "noise 120  2m03s left");
 }
 
 TEST(FormatStep, LeavesOutWhatIsNot) {
-  EXPECT_EQ(format_step(at_step(7)), "step 7  loss 1.0000");
-  StepLine line = full_line();
-  line.last_step.reset();
-  line.mfu.reset();
-  line.noise_scale = std::nan("");
-  line.remaining_s = HUGE_VAL;
-  EXPECT_EQ(format_step(line), "step 120  loss 2.3456  41.2k tok/s  batch 32  dp2.tp1.pp2.mb4");
-  line = at_step(7);
-  line.loss = std::nan("");
-  EXPECT_EQ(format_step(line), "step 7  loss nan");
+  EXPECT_EQ(line_at(7), "step 7  loss 1.0000  batch 8  dp1.tp1.pp1.mb1");
+  StepEvent e = full_step();
+  e.mfu.reset();
+  e.gns = std::nan("");
+  EXPECT_EQ(format_step(e, {}, HUGE_VAL),
+            "step 120  loss 2.3456  41.2k tok/s  batch 32  dp2.tp1.pp2.mb4");
+  e = at_step(7);
+  e.loss = std::nan("");
+  EXPECT_EQ(format_step(e, {}, {}), "step 7  loss nan  batch 8  dp1.tp1.pp1.mb1");
 }
 
 TEST(FormatStep, RatesHaveThreeDigitsAndASuffix) {
@@ -85,27 +90,100 @@ TEST(FormatStep, TimeLeftHasTheTwoLargestUnits) {
   EXPECT_EQ(remaining(-1), "");
 }
 
+// What is written to a file; on no terminal.
+class Written {
+ public:
+  Written() : out_(::open_memstream(&text_, &size_)) {}
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  ~Written() {
+    std::fclose(out_);
+    std::free(text_);
+  }
+  std::FILE* out() const { return out_; }
+  std::string text() const {
+    std::fflush(out_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* out_;
+};
+
 TEST(Progress, ElsewhereThanOnATerminalSomeStepsAreWholeLines) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* out = ::open_memstream(&text, &size);
-  ASSERT_NE(out, nullptr);
-  Progress progress(out);
+  const Written written;
+  Progress progress(written.out());
   std::string want;
   for (int step = 1; step <= 350; ++step) {
     if (step == 8) {
       progress.say("switched");
       want += "switched\n";
     }
-    progress.step(at_step(step));
+    tell(progress, at_step(step));
     for (const int shown : {1, 2, 5, 10, 20, 50, 100, 200, 300}) {
-      if (step == shown) want += format_step(at_step(step)) + "\n";
+      if (step == shown) want += line_at(step) + "\n";
     }
   }
   progress.finish();
-  std::fclose(out);
-  EXPECT_EQ(std::string(text, size), want);
-  std::free(text);
+  EXPECT_EQ(written.text(), want);
+}
+
+TEST(Progress, TheLineSaysWhereTheRunEnds) {
+  const Written written;
+  Progress progress(written.out());
+  progress.set_outlook(20, [] { return std::optional(45.0); });
+  tell(progress, at_step(1));
+  EXPECT_EQ(written.text(), format_step(at_step(1), 20, 45) + "\n");
+}
+
+TEST(Progress, EventsThatMatterAreMessages) {
+  const Written written;
+  Progress progress(written.out());
+  EvalEvent eval;
+  eval.step = 10;
+  eval.loss = 4.25;
+  tell(progress, eval);
+  eval.loss = HUGE_VAL;
+  tell(progress, eval);
+  eval.loss.reset();
+  tell(progress, eval);
+  DecisionEvent decision;
+  decision.step = 20;
+  decision.why = "dp1.tp1.pp1.mb4 at batch 16: Goodput +14%";
+  for (const DecisionAction action :
+       {DecisionAction::kKeep, DecisionAction::kLater, DecisionAction::kSwitch}) {
+    decision.action = action;
+    tell(progress, decision);
+  }
+  ReconfigureEvent move;
+  move.step = 20;
+  move.to = *parse_short_name("dp1.tp1.pp1.mb4");
+  move.global_batch_to = 16;
+  move.done = true;
+  tell(progress, move);
+  move.done = false;
+  move.error = "rank 1: out of memory";
+  tell(progress, move);
+  CheckpointEvent checkpoint;
+  checkpoint.step = 30;
+  checkpoint.path = "run/checkpoints/step-30";
+  tell(progress, checkpoint);
+  checkpoint.path.clear();
+  checkpoint.error = "disk full";
+  tell(progress, checkpoint);
+  for (const Event& quiet : {Event(StartEvent()), Event(RestartEvent()), Event(EndEvent())}) {
+    tell(progress, quiet);
+  }
+  EXPECT_EQ(written.text(),
+            "step 10  held-out loss 4.2500\n"
+            "step 10  held-out loss inf\n"
+            "step 10  held-out loss nan\n"
+            "step 20  dp1.tp1.pp1.mb4 at batch 16: Goodput +14%\n"
+            "step 20  not moved to dp1.tp1.pp1.mb4 at batch 16: rank 1: out of memory; going on as "
+            "before\n"
+            "CHECKPOINT OF STEP 30 NOT SAVED: disk full\n");
 }
 
 class OnATerminal : public testing::Test {
@@ -148,9 +226,7 @@ class OnATerminal : public testing::Test {
     return all;
   }
 
-  static std::string live(const StepLine& line) {
-    return fmt::format("\r{}\x1b[K", format_step(line));
-  }
+  static std::string live(std::int64_t step) { return fmt::format("\r{}\x1b[K", line_at(step)); }
 
   int terminal_ = -1;
   std::FILE* out_ = nullptr;
@@ -158,13 +234,13 @@ class OnATerminal : public testing::Test {
 
 TEST_F(OnATerminal, TheLineIsRewrittenInPlaceAndTheLastIsShown) {
   Progress progress(out_);
-  progress.step(at_step(1));
-  EXPECT_EQ(shown(), live(at_step(1)));
-  for (int step = 2; step <= 1000; ++step) progress.step(at_step(step));
+  tell(progress, at_step(1));
+  EXPECT_EQ(shown(), live(1));
+  for (int step = 2; step <= 1000; ++step) tell(progress, at_step(step));
   progress.finish();
   const std::string rest = shown();
-  EXPECT_TRUE(rest.ends_with(live(at_step(1000)) + "\r\n")) << rest;
-  EXPECT_LT(rest.size(), 500 * live(at_step(1000)).size()) << "more than ten a second";
+  EXPECT_TRUE(rest.ends_with(live(1000) + "\r\n")) << rest;
+  EXPECT_LT(rest.size(), 500 * live(1000).size()) << "more than ten a second";
   progress.finish();
   EXPECT_EQ(shown(), "");
 }
@@ -173,15 +249,16 @@ TEST_F(OnATerminal, MessagesGoAboveTheLine) {
   Progress progress(out_);
   progress.say("before");
   EXPECT_EQ(shown(), "before\r\n");
-  progress.step(at_step(1));
+  tell(progress, at_step(1));
   progress.say("between");
-  EXPECT_EQ(shown(), live(at_step(1)) + "\r\x1b[Kbetween\r\n" + live(at_step(1)));
+  EXPECT_EQ(shown(), live(1) + "\r\x1b[Kbetween\r\n" + live(1));
 }
 
 TEST_F(OnATerminal, TheLineIsCutToTheWidth) {
   set_columns(30);
   Progress progress(out_);
-  progress.step(full_line());
+  progress.set_outlook(300, nullptr);
+  tell(progress, full_step());
   EXPECT_EQ(shown(), "\rstep 120/300  loss 2.3456  41\x1b[K");
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "copus/base/units.h"
+#include "copus/events/event.h"
 #include "copus/train/comm/comm.h"
 #include "copus/train/options/run_options.h"
 #include "copus/train/record/progress.h"
@@ -14,17 +16,18 @@
 namespace copus {
 
 struct RunOutcome {
-  std::string reason;  // steps, samples, loss, time, signal, not_finite, spike, failed
-  // Not empty: not_finite or spike (all ranks agree), or failed (this rank's own reason).
+  EndReason reason = EndReason::kFailed;
+  // Not empty: not finite or a spike (all ranks agree), failed (this rank's own reason), or the
+  // last checkpoint was not saved.
   std::string error;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
-  double loss = 0;
+  std::optional<double> loss;  // of the last step; nothing: none was made
   std::optional<double> held_out_loss;
-  double seconds = 0;
+  Seconds seconds;
   double tokens_per_s = 0;  // of what this process trained
   std::int64_t moves = 0;
-  double pause_s = 0;   // of all moves
+  Seconds pause;        // of all moves
   bool saved = false;   // what was reached is a checkpoint, as far as this rank knows
   std::string summary;  // rank 0's: the phases of a run that moved
 };

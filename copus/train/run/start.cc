@@ -10,6 +10,7 @@
 #include "copus/base/hash.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/reader.h"
+#include "copus/train/checkpoint/run_state.h"
 #include "copus/train/checkpoint/same_model.h"
 #include "copus/train/comm/agree.h"
 #include "copus/train/device/host_memory.h"
@@ -60,11 +61,10 @@ Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions&
 // What the run was on must be what it goes on with, unless other data is meant. Named again, or by
 // another path, it is the same where its samples are.
 Result<void> check_same_data(const RunOptions& options, const Dataset& data,
-                             const CheckpointReader& reader) {
-  const Json& run = reader.manifest().run;
-  if (options.checkpoint.other_data || !run.contains("fingerprint")) return {};
-  const std::string now = checksum_text(data_fingerprint(data));
-  if (run.at("fingerprint") == now) return {};
+                             const CheckpointReader& reader, const RunState& state) {
+  if (options.checkpoint.other_data || !state.fingerprint) return {};
+  const std::uint64_t now = data_fingerprint(data);
+  if (*state.fingerprint == now) return {};
   const Manifest& was = reader.manifest();
   const auto refused = [&](const char* field, const auto& got, const auto& want) {
     return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
@@ -75,8 +75,8 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
   return make_error(
       "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
       "{} is on ({}), or --other-data to go on with another",
-      fmt::join(options.data, " "), options.held_out, now, reader.folder(),
-      run.at("fingerprint").dump());
+      fmt::join(options.data, " "), options.held_out, checksum_text(now), reader.folder(),
+      checksum_text(*state.fingerprint));
 }
 
 // What a run that adapts is now asked to keep to, it may have left already.
@@ -102,8 +102,8 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
 }
 
 // Where a run that adapts goes on: where it had got to, unless told otherwise.
-Result<void> place(const RunOptions& options, const Manifest& manifest, int ranks,
-                   TrainerOptions& trainer, AdaptOptions& adapt) {
+Result<void> place(const RunOptions& options, const Manifest& manifest, const RunState& state,
+                   int ranks, TrainerOptions& trainer, AdaptOptions& adapt) {
   const CheckpointOptions& given = options.checkpoint;
   // Weights that were imported have been nowhere.
   const bool was_somewhere = adapt.on() && manifest.optimizer;
@@ -113,11 +113,7 @@ Result<void> place(const RunOptions& options, const Manifest& manifest, int rank
     adapt.choose_plan = false;
   }
   if (was_somewhere) COPUS_TRY_VOID(check_still_allowed(adapt, trainer, given));
-  if (!given.lr_given && manifest.run.contains("base_batch")) {
-    FieldReader fields(manifest.run, "manifest: run");
-    trainer.base_batch = fields.integer("base_batch", 0, std::int64_t{1} << 40);
-    COPUS_TRY_VOID(fields.finish());
-  }
+  if (!given.lr_given && state.base_batch) trainer.base_batch = *state.base_batch;
   if (adapt.choose_plan) return {};
   ClusterSpec cluster;
   cluster.nodes = ranks / trainer.ranks_per_node;
@@ -125,26 +121,13 @@ Result<void> place(const RunOptions& options, const Manifest& manifest, int rank
   return trainer.plan.validate(trainer.model, cluster, trainer.seq_len, trainer.global_batch);
 }
 
-Result<void> read_run_state(const Manifest& manifest, RunStart& start) {
+void take_reached(const Manifest& manifest, const RunState& state, RunStart& start) {
   start.step = manifest.step;
   start.samples = manifest.samples;
-  start.tokens = manifest.samples * manifest.seq_len;
-  if (manifest.run.contains("tokens")) {
-    FieldReader fields(manifest.run, "manifest: run");
-    start.tokens = fields.integer("tokens", 0, std::numeric_limits<std::int64_t>::max());
-    COPUS_TRY_VOID(fields.finish());
-  }
-  if (manifest.run.contains("data_hash")) {
-    FieldReader fields(manifest.run, "manifest: run");
-    const std::string hash = fields.text("data_hash");
-    COPUS_TRY_VOID(fields.finish());
-    COPUS_TRY(start.data_hash, parse_checksum(hash, "manifest: run: data_hash"));
-  }
-  if (manifest.run.contains("loss") && manifest.run.at("loss").is_number()) {
-    start.loss = manifest.run.at("loss").get<double>();
-  }
-  if (manifest.run.contains("controller")) start.controller = manifest.run.at("controller");
-  return {};
+  start.tokens = state.tokens.value_or(manifest.samples * manifest.seq_len);
+  start.data_hash = state.data_hash;
+  start.loss = state.loss;
+  start.controller = state.controller;
 }
 
 }  // namespace
@@ -225,11 +208,13 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     }
     // From here on all ranks have the same manifest: what does not go with it is an error of all.
     COPUS_TRY_VOID(check_same_model(options.trainer.model, *reader));
-    COPUS_TRY_VOID(check_same_data(options, data, *reader));
+    COPUS_TRY(const RunState state, run_state_from_json(reader->manifest().run, "manifest: run"));
+    COPUS_TRY_VOID(check_same_data(options, data, *reader, state));
     RunOptions here = options;
-    COPUS_TRY_VOID(place(options, reader->manifest(), world->size(), here.trainer, here.adapt));
+    COPUS_TRY_VOID(
+        place(options, reader->manifest(), state, world->size(), here.trainer, here.adapt));
     COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
-    COPUS_TRY_VOID(read_run_state(reader->manifest(), start));
+    take_reached(reader->manifest(), state, start);
     reserve_for_moves(here, here.trainer, start);
     COPUS_TRY_VOID(check_trainable(here.trainer));
     // Before the checkpoint is read: that ranks cannot reach each other is no fault of its.

@@ -1,0 +1,60 @@
+#include "copus/train/run/beginning.h"
+
+#include "copus/base/text.h"
+
+namespace copus {
+
+void introduce(const RunLog& log, const RunOptions& options, const RunStart& start,
+               const Dataset& data) {
+  const TrainerOptions& t = start.trainer->options();
+  log.say(fmt::format("{} ({} parameters), {} rank{}, {}, {} tokens of data", t.model.name,
+                      human_count(static_cast<double>(t.model.total_params())), t.plan.gpus(),
+                      t.plan.gpus() == 1 ? "" : "s", short_name(t.plan),
+                      human_count(static_cast<double>(data.tokens()))));
+  if (t.model.dropout || t.model.attention_dropout > 0) {
+    log.say("the model's config asks for dropout: it is not applied");
+  }
+  if (t.seq_len > t.model.max_positions) {
+    log.say(fmt::format("sequences of {} are longer than the {} positions of the model's config",
+                        t.seq_len, t.model.max_positions));
+  }
+  if (start.adaptation) {
+    const bool full = options.adapt.controller.policy.adapt == Adapt::kFull;
+    log.say(fmt::format("adapting {}: {} configurations, batches {} to {}",
+                        full ? "batch and layout" : "the batch",
+                        start.adaptation->candidates.size(), options.adapt.lowest_batch,
+                        options.adapt.highest_batch));
+  }
+  if (!start.from.empty()) {
+    log.say(fmt::format("going on from {}: step {}, {} samples", start.from, start.step,
+                        start.samples));
+  }
+}
+
+Event begin_event(const RunOptions& options, const RunStart& start, const Dataset& data) {
+  const TrainerOptions& t = start.trainer->options();
+  if (start.resumed) {
+    return RestartEvent{.step = start.step,
+                        .samples = start.samples,
+                        .from = start.from,
+                        .plan = t.plan,
+                        .global_batch = t.global_batch,
+                        .ranks = t.plan.gpus(),
+                        .why = options.checkpoint.why,
+                        .skipped = start.skipped};
+  }
+  return StartEvent{.model = t.model.name,
+                    .parameters = t.model.total_params(),
+                    .plan = t.plan,
+                    .ranks = t.plan.gpus(),
+                    .device = t.device.is_cuda() ? "cuda" : "cpu",
+                    .precision = t.compute == Compute::kBf16 ? "bf16" : "fp32",
+                    .seq_len = t.seq_len,
+                    .global_batch = t.global_batch,
+                    .data_tokens = data.tokens(),
+                    .peak = options.peak,
+                    .adapt = std::string(to_string(options.adapt.controller.policy.adapt)),
+                    .cluster = start.cluster};
+}
+
+}  // namespace copus

@@ -1,0 +1,137 @@
+#include "copus/train/run/checkpoints.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "copus/base/test_folder.h"
+#include "copus/train/engine/test_training.h"
+
+namespace copus {
+namespace {
+
+class Kept final : public EventSink {
+ public:
+  Result<void> take(const TimedEvent& event) override {
+    events.push_back(std::get<CheckpointEvent>(event.event));
+    return {};
+  }
+  std::vector<CheckpointEvent> events;
+};
+
+RunOptions saving_to(const std::string& run_dir, std::int64_t every) {
+  RunOptions options;
+  options.run_dir = run_dir;
+  options.checkpoint.every = every;
+  options.checkpoint.wait = Seconds(30);
+  return options;
+}
+
+// A run of two ranks, with what rank 0 says of its checkpoints.
+void with_run(const RunOptions& options,
+              const std::function<void(Trainer&, Checkpoints&, const Kept*)>& f,
+              std::int64_t step = 0, bool on_disk = false) {
+  run_ranks(2, [&](int rank, GroupCache& groups) {
+    auto trainer =
+        Trainer::create(groups, options_for("llama", plan_of("dp=2,micro_batch=2,zero=1")));
+    ASSERT_TRUE(trainer.has_value()) << trainer.error().message;
+    Kept kept;
+    EventStream events;
+    events.subscribe(kept);
+    const RunLog log = rank == 0 ? RunLog(events, nullptr) : RunLog();
+    Checkpoints checkpoints(options, **trainer, log, step, on_disk);
+    f(**trainer, checkpoints, rank == 0 ? &kept : nullptr);
+  });
+}
+
+Manifest manifest_at(const Trainer& trainer, std::int64_t step) {
+  return manifest_of(trainer, step, step * kBatch, Json::object());
+}
+
+TEST(Checkpoints, OneIsDueEverySoManyStepsAndWhereItWasAskedFor) {
+  const TestFolder run;
+  with_run(saving_to(run.path(), 4), [&](Trainer& trainer, Checkpoints& checkpoints, const Kept*) {
+    EXPECT_FALSE(checkpoints.due(3));
+    EXPECT_TRUE(checkpoints.due(4));
+    EXPECT_TRUE(checkpoints.missing(4));
+    ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 4)).has_value());
+    EXPECT_FALSE(checkpoints.due(4)) << "it is under way";
+    EXPECT_FALSE(checkpoints.missing(4));
+    EXPECT_FALSE(checkpoints.due(5));
+    EXPECT_TRUE(checkpoints.missing(5));
+    checkpoints.ask();
+    EXPECT_TRUE(checkpoints.due(5));
+    ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 5)).has_value());
+    EXPECT_FALSE(checkpoints.due(5)) << "it was asked for once";
+    EXPECT_EQ(checkpoints.finish(trainer).value(), "");
+  });
+}
+
+TEST(Checkpoints, AreOnDiskOnlyWhenTheyAre) {
+  const TestFolder run;
+  with_run(saving_to(run.path(), 0),
+           [&](Trainer& trainer, Checkpoints& checkpoints, const Kept* kept) {
+             EXPECT_FALSE(checkpoints.on_disk(2));
+             ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 2)).has_value());
+             EXPECT_FALSE(checkpoints.on_disk(2)) << "nobody has looked whether it is";
+             EXPECT_EQ(checkpoints.finish(trainer).value(), "");
+             EXPECT_TRUE(checkpoints.on_disk(2));
+             EXPECT_FALSE(checkpoints.on_disk(3));
+             if (kept == nullptr) return;
+             ASSERT_EQ(kept->events.size(), 1U);
+             EXPECT_EQ(kept->events[0].step, 2);
+             EXPECT_EQ(kept->events[0].samples, 2 * kBatch);
+             EXPECT_EQ(kept->events[0].path, checkpoint_folder(run.path(), 2));
+             EXPECT_EQ(kept->events[0].error, "");
+             EXPECT_GT(kept->events[0].bytes.v, 0);
+           });
+  EXPECT_EQ(list_checkpoints(run.path())->size(), 1U);
+}
+
+TEST(Checkpoints, WhatARunWentOnFromIsNotSavedAgain) {
+  const TestFolder run;
+  with_run(
+      saving_to(run.path(), 2),
+      [](Trainer&, Checkpoints& checkpoints, const Kept*) {
+        EXPECT_TRUE(checkpoints.on_disk(6));
+        EXPECT_FALSE(checkpoints.missing(6));
+        EXPECT_FALSE(checkpoints.due(6));
+        EXPECT_TRUE(checkpoints.due(8));
+      },
+      6, true);
+}
+
+TEST(Checkpoints, OffMeansOff) {
+  const TestFolder run;
+  RunOptions options = saving_to(run.path(), 2);
+  options.checkpoint.save = false;
+  with_run(options, [](Trainer& trainer, Checkpoints& checkpoints, const Kept*) {
+    checkpoints.ask();
+    EXPECT_FALSE(checkpoints.due(2));
+    EXPECT_FALSE(checkpoints.missing(2));
+    EXPECT_EQ(checkpoints.finish(trainer).value(), "");
+  });
+  EXPECT_TRUE(list_checkpoints(run.path())->empty());
+}
+
+// Where nothing can be written every rank learns of it, and the record says so.
+TEST(Checkpoints, ASaveThatFailsIsSaidAndIsNotOnDisk) {
+  const TestFolder run;
+  const std::string file = run.path() + "/file";
+  std::ofstream(file) << "in the way";
+  with_run(saving_to(file + "/run", 0),
+           [&](Trainer& trainer, Checkpoints& checkpoints, const Kept* kept) {
+             ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 2)).has_value());
+             const Result<std::string> why = checkpoints.finish(trainer);
+             ASSERT_TRUE(why.has_value()) << why.error().message;
+             EXPECT_EQ(why->rfind("rank 0: ", 0), 0U) << *why;
+             EXPECT_FALSE(checkpoints.on_disk(2));
+             if (kept == nullptr) return;
+             ASSERT_EQ(kept->events.size(), 1U);
+             EXPECT_EQ(kept->events[0].path, "");
+             EXPECT_NE(kept->events[0].error, "");
+           });
+}
+
+}  // namespace
+}  // namespace copus

@@ -1,0 +1,33 @@
+// RunLog: what a rank says of its run. Rank 0 speaks for all; the others are silent.
+#pragma once
+
+#include <string>
+
+#include "copus/events/event_stream.h"
+#include "copus/train/record/progress.h"
+
+namespace copus {
+
+class RunLog {
+ public:
+  // Of a rank that is silent.
+  RunLog() = default;
+  // `progress`: where a person reads; null: nowhere. Both outlive this.
+  RunLog(EventStream& events, Progress* progress) : events_(&events), progress_(progress) {}
+
+  bool speaks() const { return events_ != nullptr; }
+  // An event for the run's record and all who watch.
+  Result<void> write(Event event) const {
+    return speaks() ? events_->write(std::move(event)) : Result<void>();
+  }
+  // A line for a person, which no event says.
+  void say(const std::string& text) const {
+    if (progress_ != nullptr) progress_->say(text);
+  }
+
+ private:
+  EventStream* events_ = nullptr;
+  Progress* progress_ = nullptr;
+};
+
+}  // namespace copus
