@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-
-#include "copus/cost/rank_work.h"
+#include <vector>
 
 namespace copus {
 namespace {
@@ -25,6 +24,30 @@ Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hi
 }
 
 }  // namespace
+
+// One micro-batch on one pipeline rank, all its chunks.
+struct StepModel::RankWork {
+  PieceCost cost;
+  Seconds forward() const { return cost.forward.total(); }
+  Seconds backward_input() const { return cost.backward_input.total() + cost.recompute.total(); }
+  Seconds backward_weight() const { return cost.backward_weight.total(); }
+  Seconds total() const { return forward() + backward_input() + backward_weight(); }
+};
+
+// A pipeline rank that is looked at: all of them in a timeline, those that stand for all in the
+// closed form.
+struct StepModel::Stage {
+  RankPieces pieces;
+  RankWork work;
+  std::int64_t rank = 0;
+  Seconds slack;  // from the end of its last backward pass to the end of the pipeline
+};
+
+// What follows the pipeline on one rank.
+struct StepModel::Finish {
+  Seconds dp;
+  Seconds optimizer;
+};
 
 StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
                      std::int64_t global_batch, const CostOptions& options)
@@ -175,10 +198,10 @@ Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
 
 // Gradient reduction, weight gathering and the optimizer of one rank, after (or under) its share of
 // the pipeline.
-StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& pieces,
-                                    const RankWork& rank, Seconds slack,
-                                    std::int64_t micro_batches) const noexcept {
-  const RankParams p = params(plan, pieces);
+StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage) const noexcept {
+  const RankWork& rank = stage.work;
+  const Seconds slack = stage.slack;
+  const RankParams p = params(plan, stage.pieces);
   const std::int64_t replicas = plan.dp * plan.cp;
   const GroupPlace group = place_group(replicas, plan.tp, cluster_.gpus_per_node);
   const GroupPlace expert_group =
@@ -195,7 +218,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
   const double tail = options_.exposed_bucket;
   const double contention =
       options_.overlap_contention * collectives_.intensity(Collective::kReduceScatter, group);
-  const double m = real(micro_batches);
+  const double m = real(plan.micro_batches(global_batch_));
 
   Finish f;
   if (replicas > 1) {
@@ -213,7 +236,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const RankPieces& 
     } else {
       // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its
       // gradients: each layer a collective of its own. Weights are always fetched ahead.
-      const double layers = std::max(1.0, pieces.dense_layers + pieces.moe_layers);
+      const double layers = std::max(1.0, stage.pieces.dense_layers + stage.pieces.moe_layers);
       const Seconds gather = transfer(Collective::kAllGather, weight_bytes_, layers);
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, layers);
       const Seconds backward = rank.backward_input() + rank.backward_weight();
@@ -290,6 +313,141 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
   return p;
 }
 
+StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, const ShapeCosts& costs,
+                                                 std::int64_t chunk) const {
+  RankPieces pieces;
+  if (plan.is_cut_by_work(options_.stage_cut)) {
+    const LayerShare share = layers_by_work(plan, costs, chunk);
+    pieces.dense_layers = share.dense_layers;
+    pieces.moe_layers = share.moe_layers;
+  } else {
+    std::int64_t before = 0;
+    for (std::int64_t c = 0; c < chunk; ++c) before += plan.chunk_layers(c, model_);
+    const std::int64_t layers = plan.chunk_layers(chunk, model_);
+    const std::int64_t dense =
+        model_.is_moe()
+            ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers)
+            : layers;
+    pieces.dense_layers = real(dense);
+    pieces.moe_layers = real(layers - dense);
+  }
+  pieces.messages = plan.pp > 1 ? 1 : 0;
+  pieces.pending = crosses_nodes(plan);
+  pieces.congestion = message_congestion(plan);
+  pieces.neighbours = plan.pp > 2 ? 2 : 1;
+  pieces.embedding = chunk == 0;
+  pieces.head = chunk == plan.pp * plan.vp - 1;
+  return pieces;
+}
+
+StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
+                                                std::int64_t rank) const {
+  RankPieces sum;
+  for (std::int64_t v = 0; v < plan.vp; ++v) {
+    const RankPieces p = pieces_of_chunk(plan, costs, v * plan.pp + rank);
+    sum.dense_layers += p.dense_layers;
+    sum.moe_layers += p.moe_layers;
+    sum.messages += p.messages;
+    sum.pending = p.pending;
+    sum.congestion = p.congestion;
+    sum.neighbours = p.neighbours;
+    sum.embedding = sum.embedding || p.embedding;
+    sum.head = sum.head || p.head;
+  }
+  return sum;
+}
+
+MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& costs,
+                                  const RankPieces& pieces,
+                                  double chunks_in_flight) const noexcept {
+  const bool moe = model_.is_moe();
+  const double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
+  const double largest = std::max(layer, embedding_split_ / real(plan.tp));
+  MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), largest);
+  const double held = chunks_in_flight / real(plan.vp);  // whole-rank micro-batches
+  m.activations = held * (pieces.dense_layers * costs.activations.dense +
+                          pieces.moe_layers * costs.activations.moe) +
+                  costs.activations.working;
+  if (pieces.embedding) m.activations += held * costs.activations.embedding;
+  if (pieces.head) {
+    // GPipe keeps the logits of every micro-batch, ZB-H1 their gradients (a third of what the loss
+    // held) until the weight part.
+    const double kept = plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight
+                        : plan.schedule == ScheduleKind::kZeroBubble
+                            ? 1 + (chunks_in_flight - 1) / 3
+                            : 1;
+    m.logits = costs.activations.head * kept;
+  }
+  m.overhead = options_.fixed_memory + options_.fragmentation * (m.activations + m.logits);
+  if (options_.run_ahead_layers > 0) m.buffers += run_ahead(plan, costs, pieces, held, m);
+  return m;
+}
+
+// What is gathered for layers that the host has issued and the GPU has not reached, over `need`. A
+// rank that waits for pipeline messages is ahead only while the pipeline fills, when its
+// activations are not all there yet. Nothing runs out of memory by it: the allocator waits.
+Bytes StepModel::run_ahead(const ParallelPlan& plan, const ShapeCosts& costs,
+                           const RankPieces& pieces, double held,
+                           const MemoryBreakdown& need) const noexcept {
+  const double layers = pieces.dense_layers + pieces.moe_layers;
+  if (layers <= 0) return Bytes(0);
+  const PieceCost& layer = pieces.moe_layers > 0 ? costs.time.moe : costs.time.dense;
+  // Micro-batches that the host issues before it has to wait.
+  double unheld = real(plan.micro_batches(global_batch_));
+  if (plan.pp > 1) unheld = pieces.embedding ? std::min(held, real(plan.pp - 1)) : 1;
+  Bytes extra = costs.activations.gathered *
+                (std::min(options_.run_ahead_layers, layers * unheld) * (1 - pieces.congestion));
+  if (pieces.pending && layer.pending_forward.v > 0) {
+    const Bytes one =
+        pieces.dense_layers * costs.activations.dense + pieces.moe_layers * costs.activations.moe;
+    extra -= (one * std::max(0.0, held - unheld) + costs.activations.working) *
+             (1 + options_.fragmentation);
+  }
+  return max(Bytes(0), min(extra, budget() - need.total()));
+}
+
+// The first of those whose work takes longest.
+const StepModel::Stage& StepModel::slowest_of(std::span<const Stage> stages) noexcept {
+  const Stage* slowest = &stages.front();
+  for (const Stage& stage : stages.subspan(1)) {
+    if (stage.work.total() > slowest->work.total()) slowest = &stage;
+  }
+  return *slowest;
+}
+
+// The whole step, of a pipeline that takes `pipeline` and whose slowest rank is `slowest`: what
+// follows it, and the memory of the rank that needs most.
+StepEstimate StepModel::conclude(const ParallelPlan& plan, const ShapeCosts& costs,
+                                 std::span<const Stage> stages, const Stage& slowest,
+                                 Seconds pipeline) const noexcept {
+  const std::int64_t m = plan.micro_batches(global_batch_);
+  const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
+  StepEstimate estimate;
+  estimate.breakdown = breakdown(slowest.work, pipeline, m);
+  Seconds tail(-1);
+  Bytes most(-1);
+  for (const Stage& stage : stages) {
+    const Finish f = finish(plan, stage);
+    if (f.dp + f.optimizer > tail) {
+      tail = f.dp + f.optimizer;
+      estimate.breakdown.dp = f.dp;
+      estimate.breakdown.optimizer = f.optimizer;
+    }
+    const MemoryBreakdown need =
+        memory(plan, costs, stage.pieces, real(in_flight(shape, stage.rank)));
+    if (stage.rank == 0) estimate.first_memory = need.total();
+    if (need.total() > most) {
+      most = need.total();
+      estimate.memory = need;
+      estimate.memory_rank = stage.rank;
+    }
+  }
+  estimate.breakdown.dp += embedding_sync(plan);
+  estimate.breakdown.overhead += straggling(estimate.breakdown.total());
+  estimate.time = estimate.breakdown.total();
+  return estimate;
+}
+
 StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
                                     const StageSplit& split) const noexcept {
   const std::int64_t m = plan.micro_batches(global_batch_);
@@ -297,15 +455,10 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   const Seconds hop = hop_time(plan, costs);
   // First, a middle and the last rank stand for all: the ends carry embedding and head, the others
   // are alike.
-  struct Stage {
-    RankPieces pieces;
-    RankWork work;
-    std::int64_t rank;
-  };
   std::array<Stage, 3> stages;
   std::size_t count = 0;
   auto add_stage = [&](const RankPieces& p, std::int64_t rank) {
-    stages[count++] = {p, work(costs, p), rank};
+    stages[count++] = {p, work(costs, p), rank, Seconds()};
   };
   add_stage(pieces_of_rank(plan, costs, split, 0), 0);
   if (plan.pp > 2) {
@@ -323,10 +476,6 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   }
   if (plan.pp > 1) add_stage(pieces_of_rank(plan, costs, split, plan.pp - 1), plan.pp - 1);
 
-  const RankWork* slowest = &stages[0].work;
-  for (std::size_t i = 1; i < count; ++i) {
-    if (stages[i].work.total() > slowest->total()) slowest = &stages[i].work;
-  }
   auto chunk_times = [](const RankWork& w) {
     return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()};
   };
@@ -340,33 +489,55 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
                         chunk_times(stages[count - 1].work), hop, middle_mean};
   const Seconds pipeline = pipeline_time(shape, times);
 
-  StepEstimate estimate;
-  estimate.breakdown = breakdown(*slowest, pipeline, m);
+  const std::span<Stage> looked_at(stages.data(), count);
+  const Stage& slowest = slowest_of(looked_at);
   const Seconds drain =
-      (slowest->backward_input() + slowest->backward_weight()) / real(plan.vp) + hop;
-  Seconds tail(-1);
-  Bytes most(-1);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Stage& stage = stages[i];
-    const Finish f = finish(plan, stage.pieces, stage.work, drain * real(stage.rank), m);
-    if (f.dp + f.optimizer > tail) {
-      tail = f.dp + f.optimizer;
-      estimate.breakdown.dp = f.dp;
-      estimate.breakdown.optimizer = f.optimizer;
-    }
-    const MemoryBreakdown need =
-        memory(plan, costs, stage.pieces, real(in_flight(shape, stage.rank)));
-    if (i == 0) estimate.first_memory = need.total();
-    if (need.total() > most) {
-      most = need.total();
-      estimate.memory = need;
-      estimate.memory_rank = stage.rank;
-    }
+      (slowest.work.backward_input() + slowest.work.backward_weight()) / real(plan.vp) + hop;
+  for (Stage& stage : looked_at) stage.slack = drain * real(stage.rank);
+  return conclude(plan, costs, looked_at, slowest, pipeline);
+}
+
+StepTimeline StepModel::play(const ParallelPlan& plan, std::int64_t max_micro_batches) const {
+  const ShapeCosts costs = shape_costs(plan);
+  std::int64_t m = plan.micro_batches(global_batch_);
+  if (max_micro_batches > 0) m = std::min(m, max_micro_batches);
+  Result<Schedule> schedule = make_schedule(plan.schedule, plan.pp, plan.vp, m);
+  COPUS_CHECK(schedule.has_value());  // the plan was validated
+  StepTimeline step;
+  step.schedule = std::move(schedule).value();
+  step.times.hop = hop_time(plan, costs);
+  for (std::int64_t c = 0; c < plan.pp * plan.vp; ++c) {
+    const RankWork w = work(costs, pieces_of_chunk(plan, costs, c));
+    step.times.chunks.push_back({w.forward(), w.backward_input(), w.backward_weight()});
   }
-  estimate.breakdown.dp += embedding_sync(plan);
-  estimate.breakdown.overhead += straggling(estimate.breakdown.total());
-  estimate.time = estimate.breakdown.total();
-  return estimate;
+  step.timeline = run_timeline(step.schedule, step.times);
+  return step;
+}
+
+StepEstimate StepModel::predict(const ParallelPlan& plan, std::int64_t max_actions) const {
+  const ShapeCosts costs = shape_costs(plan);
+  const std::int64_t m = plan.micro_batches(global_batch_);
+  const std::int64_t actions_each = 3 * plan.pp * plan.vp;
+  const std::int64_t cap =
+      std::max<std::int64_t>(2, max_actions / actions_each / plan.pp) * plan.pp;
+
+  StepTimeline step = play(plan, cap);
+  Seconds pipeline = step.timeline.total;
+  if (m > cap) {
+    // The end of the last micro-batch moves by one period per micro-batch once the pipeline is
+    // full.
+    const Seconds shorter = play(plan, cap / 2 / plan.pp * plan.pp).timeline.total;
+    const double period_count = real(cap - cap / 2 / plan.pp * plan.pp);
+    pipeline += (step.timeline.total - shorter) * (real(m - cap) / period_count);
+  }
+
+  std::vector<Stage> stages;
+  for (std::int64_t rank = 0; rank < plan.pp; ++rank) {
+    const RankPieces pieces = pieces_of_rank(plan, costs, rank);
+    const Seconds end = step.timeline.last_backward_end[static_cast<std::size_t>(rank)];
+    stages.push_back({pieces, work(costs, pieces), rank, step.timeline.total - end});
+  }
+  return conclude(plan, costs, stages, slowest_of(stages), pipeline);
 }
 
 Seconds StepModel::straggling(Seconds step) const noexcept {

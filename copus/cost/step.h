@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "copus/cost/breakdown.h"
 #include "copus/cost/collectives.h"
 #include "copus/cost/compute.h"
 #include "copus/cost/memory.h"
@@ -20,23 +22,6 @@
 #include "copus/spec/stage_split.h"
 
 namespace copus {
-
-// Where a step's time goes, on the busiest pipeline rank. The parts add up to the step.
-struct StepBreakdown {
-  Seconds compute;    // forward and backward operators
-  Seconds recompute;  // forward work repeated
-  Seconds tp;         // exposed tensor-parallel communication
-  Seconds cp;
-  Seconds ep;
-  Seconds pipeline;  // bubble, imbalance and exposed stage-to-stage messages
-  Seconds dp;        // exposed gradient reduction and weight gathering, tied embeddings included
-  Seconds optimizer;
-  Seconds overhead;  // fixed cost of a step
-
-  constexpr Seconds total() const {
-    return compute + recompute + tp + cp + ep + pipeline + dp + optimizer + overhead;
-  }
-};
 
 struct StepEstimate {
   Seconds time;
@@ -129,15 +114,19 @@ class StepModel {
                              std::int64_t chunk) const;
 
  private:
-  struct RankWork;
+  struct RankWork;  // one micro-batch on one pipeline rank
+  struct Stage;     // a pipeline rank that is looked at
   RankWork work(const ShapeCosts& costs, const RankPieces& pieces) const noexcept;
   RankPieces pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
                             const StageSplit& split, std::int64_t rank) const noexcept;
   LayerShare layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,
                             std::int64_t chunk) const noexcept;
+  static const Stage& slowest_of(std::span<const Stage> stages) noexcept;
   struct Finish;  // what follows the pipeline on one rank
-  Finish finish(const ParallelPlan& plan, const RankPieces& pieces, const RankWork& rank,
-                Seconds slack, std::int64_t micro_batches) const noexcept;
+  Finish finish(const ParallelPlan& plan, const Stage& stage) const noexcept;
+  StepEstimate conclude(const ParallelPlan& plan, const ShapeCosts& costs,
+                        std::span<const Stage> stages, const Stage& slowest,
+                        Seconds pipeline) const noexcept;
   Seconds straggling(Seconds step) const noexcept;
   bool crosses_nodes(const ParallelPlan& plan) const noexcept;
   double message_congestion(const ParallelPlan& plan) const noexcept;

@@ -146,8 +146,6 @@ class Walk {
   Int searched() const { return searched_; }
   Int feasible() const { return feasible_; }
   const Candidate& least_memory() const { return least_memory_; }
-  // Time that a plan out of memory would have had is of no use; only its memory is kept.
-  Bytes least_bytes() const { return least_bytes_; }
 
  private:
   template <typename T>

@@ -210,7 +210,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   } catch (const std::exception& error) {
     fail(first_line(error));
   }
-  if (outcome.seconds.v == 0) outcome.seconds = Seconds(seconds_since(begin));
+  if (outcome.seconds.v == 0) outcome.seconds = seconds_since(begin);
   outcome.tokens_per_s =
       static_cast<double>((outcome.samples - start.samples) * options.trainer.seq_len) /
       std::max(1e-9, outcome.seconds.v);
