@@ -94,13 +94,9 @@ Result<void> read_config(OptionGroup& args, const std::string& path, From from,
   return read_table(args, table, path, from, rules);
 }
 
-std::string to_toml(const OptionGroup& args, const std::vector<const OptionGroup*>& without) {
+std::string to_toml(const OptionGroup& args) {
   std::string text;
   for (const AnyOption* option : args.options()) {
-    const bool left_out = std::any_of(without.begin(), without.end(), [&](const OptionGroup* each) {
-      return each->holds(*option);
-    });
-    if (left_out) continue;
     // A JSON value is a TOML value.
     if (const std::optional<Json> value = option->written()) {
       text += fmt::format("{} = {}\n", option->name(), value->dump());

@@ -25,8 +25,8 @@ struct ConfigRules {
 Result<void> read_config(OptionGroup& args, const std::string& path, From from,
                          const ConfigRules& rules = {});
 
-// The options as such a file has them, each by its InFile. Those of `without` are left out.
-std::string to_toml(const OptionGroup& args, const std::vector<const OptionGroup*>& without = {});
+// The options as such a file has them, each by its InFile.
+std::string to_toml(const OptionGroup& args);
 
 // A key outside tables whose value is a text; nothing where there is none, or no such file.
 std::optional<std::string> config_value(const std::string& path, const std::string& key);

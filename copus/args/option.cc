@@ -22,10 +22,6 @@ AnyOption* OptionGroup::find(const std::string& name) const {
   return found == options_.end() ? nullptr : *found;
 }
 
-bool OptionGroup::holds(const AnyOption& option) const {
-  return std::find(options_.begin(), options_.end(), &option) != options_.end();
-}
-
 void OptionGroup::add(AnyOption* option) {
   COPUS_CHECK(find(option->name()) == nullptr);
   options_.push_back(option);

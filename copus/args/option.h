@@ -69,7 +69,6 @@ class OptionGroup {
   const std::vector<AnyOption*>& options() const { return options_; }
   // By its name, "global-batch"; null: there is none.
   AnyOption* find(const std::string& name) const;
-  bool holds(const AnyOption& option) const;
 
  private:
   friend class AnyOption;
@@ -109,11 +108,13 @@ class AnyOption {
   virtual Json value() const = 0;
   // What a file of options gets; nothing: it is left out.
   virtual std::optional<Json> written() const = 0;
+  void leave_out_of_file() { left_out_ = true; }
 
  protected:
   AnyOption(OptionGroup* group, const char* flag, std::string help, InFile in_file, bool required);
 
   From from_ = From::kDefault;
+  bool left_out_ = false;
 
  private:
   std::string flag_, help_, title_;
@@ -137,6 +138,7 @@ class Option final : public AnyOption {
     return *value_;
   }
   const T* operator->() const { return &**this; }
+  T value_or(T fallback) const { return value_.value_or(std::move(fallback)); }
 
   void set(T value, From from) {
     value_ = std::move(value);
@@ -154,7 +156,6 @@ class Option final : public AnyOption {
   // What a file of options gets in place of the value: a plan in full, a path that holds from
   // everywhere.
   void write_as(T value) { written_ = std::move(value); }
-  void leave_out_of_file() { left_out_ = true; }
 
   const ValueForm& form() const override { return values_.form; }
   std::string default_text() const override {
@@ -186,7 +187,6 @@ class Option final : public AnyOption {
   Values<T> values_;
   Default<T> default_;
   std::optional<T> value_, written_;
-  bool left_out_ = false;
 };
 
 // An option as a command line gives it: {"--seed=2"}, one word for each element of a list.

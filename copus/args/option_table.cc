@@ -52,6 +52,7 @@ std::string choices_text(const ValueForm& form) {
 }  // namespace
 
 std::string value_text(const AnyOption& option) {
+  if (option.is_positional()) return "";
   const ValueForm& form = option.form();
   std::string text = form.placeholder;
   if (!form.bare.empty()) text = fmt::format("[{}]", text);

@@ -9,7 +9,7 @@
 
 namespace copus {
 
-// What stands behind the flag: "N", "off|on", "FILE ...".
+// What stands behind the flag: "N", "off|on", "FILE ..."; behind a place, nothing.
 std::string value_text(const AnyOption& option);
 // What it is for, its range and its default, in lines of at most `width` characters.
 std::string help_text(const AnyOption& option, std::size_t width);

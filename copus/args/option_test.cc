@@ -75,8 +75,7 @@ TEST(OptionGroup, HoldsTheOptionsOfThoseInItInTheirOrder) {
   for (const AnyOption* each : args.options()) names.push_back(each->name());
   EXPECT_EQ(names, (std::vector<std::string>{"seed", "lr", "min-lr", "data", "json"}));
   EXPECT_EQ(args.find("lr")->title(), "The optimizer");
-  EXPECT_TRUE(args.inner.holds(args.inner.lr));
-  EXPECT_FALSE(args.inner.holds(args.seed));
+  EXPECT_EQ(args.inner.options().size(), 2U);
   EXPECT_EQ(args.find("nothing"), nullptr);
 }
 
