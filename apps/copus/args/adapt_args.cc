@@ -1,10 +1,11 @@
-#include "apps/copus/adapt_args.h"
+#include "apps/copus/args/adapt_args.h"
 
 #include <filesystem>
 #include <system_error>
 
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
+#include "copus/goodput/noise_prefix.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
@@ -45,69 +46,59 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
                     plan_to_json(spaces.front().plan).at(field).dump());
 }
 
+// Nobody is told that a run has done as asked when it has not.
+Result<void> check_no_effect(const AnyOption& option, const AdaptArgs& args, const char* needed) {
+  // Of a file's options a command line may switch off what they are for.
+  if (!option.given() || option.from() < args.adapt.from()) return {};
+  return make_error("{}: got {} without {}; want both, or neither", option.flag(),
+                    spelled(option.value()).front(), needed);
+}
+
+// A run that does not adapt makes no decisions, and looks for a plan only where the best is wanted.
+Result<void> check_use(AdaptArgs& args, PlanChoice plan) {
+  for (AnyOption* option : args.policy.decisions.options()) {
+    COPUS_TRY_VOID(check_no_effect(*option, args, "--adapt batch, full or track"));
+    option->leave_out_of_file();
+  }
+  for (AnyOption* option :
+       {static_cast<AnyOption*>(&args.policy.fix), static_cast<AnyOption*>(&args.cluster)}) {
+    if (plan != PlanChoice::kBest) {
+      COPUS_TRY_VOID(
+          check_no_effect(*option, args, "--adapt batch, full or track, or --plan best"));
+    }
+    option->leave_out_of_file();
+  }
+  return {};
+}
+
 }  // namespace
 
-void add_adapt_options(CLI::App& command, AdaptArgs& a) {
-  const auto text = [&](const char* flag, std::string& value, const char* help) {
-    return command.add_option(flag, value, help)->check(not_empty())->group("Adapting");
-  };
-  text("--adapt", a.adapt,
-       "off, batch (the layout stays), full (batch, layout and micro-batch) or track (the critical "
-       "batch; the layout stays) (default: off)");
-  add_policy_options(command, a);
-  text("--cluster", a.cluster,
-       "what step times are predicted from: NODESxGPUSxGPU, a catalog name or a cluster file "
-       "(default: measured on CPUs, the catalog's on GPUs)");
-}
-
-Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& trainer,
-                                   bool plan_given, int ranks) {
+Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& trainer, PlanChoice plan,
+                                   int ranks) {
   AdaptOptions out;
-  PolicyOptions& policy = out.controller.policy;
-  policy.adapt = Adapt::kOff;
-  if (!args.adapt.empty()) {
-    COPUS_TRY(policy.adapt, parse_adapt(args.adapt));
-  }
-  COPUS_TRY_VOID(resolve_policy(args, out.controller));
-  COPUS_TRY(const BatchRange batches, resolve_batch_range(args.batch_range, trainer.global_batch));
+  PolicyArgs& policy = args.policy;
+  out.controller.policy.adapt = *args.adapt;
+  COPUS_TRY_VOID(resolve_policy(policy, out.controller));
+  policy.decisions.batches.set_default(usual_batch_range(trainer.global_batch));
+  const BatchRange& batches = *policy.decisions.batches;
+  COPUS_TRY_VOID(check_batch_range(batches, trainer.global_batch));
   out.lowest_batch = batches.lowest;
   out.highest_batch = batches.highest;
-  COPUS_TRY(out.spaces, resolve_spaces(args.fix, trainer));
-  if (!args.cluster.empty()) {
-    COPUS_TRY(out.cluster, load_cluster(args.cluster));
+  COPUS_TRY(out.spaces, resolve_spaces(policy.fix.value_or(""), trainer));
+  if (args.cluster.known()) {
+    COPUS_TRY(out.cluster, load_cluster(*args.cluster));
     if (out.cluster->gpus() != ranks) {
       return make_error("--cluster: got {}, which has {} GPUs; want as many as there are ranks, {}",
-                        args.cluster, out.cluster->gpus(), ranks);
+                        *args.cluster, out.cluster->gpus(), ranks);
+    }
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(*args.cluster, ignored)) {
+      args.cluster.write_as(from_anywhere(*args.cluster));
     }
   }
-  out.choose_plan = out.on() && !plan_given;
-  if (out.on() && plan_given) COPUS_TRY_VOID(check_start(trainer, out.spaces));
-  return out;
-}
-
-std::vector<std::pair<std::string, Json>> adapt_config(const AdaptOptions& options,
-                                                       const AdaptArgs& args) {
-  const PolicyOptions& policy = options.controller.policy;
-  std::vector<std::pair<std::string, Json>> out;
-  out.emplace_back("adapt", to_string(policy.adapt));
-  out.emplace_back("goodput", to_string(policy.kind));
-  out.emplace_back("calibration", policy.calibration);
-  if (!options.on()) return out;
-  out.emplace_back("margin", policy.margin);
-  out.emplace_back("batch-margin", policy.batch_margin);
-  out.emplace_back("caution", policy.caution);
-  out.emplace_back("decide-every", options.controller.decide_every);
-  out.emplace_back("dwell", policy.dwell_steps);
-  out.emplace_back("horizon", fmt::format("{}s", policy.horizon_s));
-  out.emplace_back("probe", options.controller.probe);
-  out.emplace_back("batch-range",
-                   fmt::format("{}:{}", options.lowest_batch, options.highest_batch));
-  if (!args.fix.empty()) out.emplace_back("fix", args.fix);
-  if (!args.cluster.empty()) {
-    std::error_code ignored;
-    const bool is_file = std::filesystem::is_regular_file(args.cluster, ignored);
-    out.emplace_back("cluster", is_file ? from_anywhere(args.cluster) : args.cluster);
-  }
+  if (!out.on()) COPUS_TRY_VOID(check_use(args, plan));
+  out.choose_plan = plan == PlanChoice::kBest || (out.on() && plan == PlanChoice::kLeftOpen);
+  if (out.on() && plan == PlanChoice::kGiven) COPUS_TRY_VOID(check_start(trainer, out.spaces));
   return out;
 }
 

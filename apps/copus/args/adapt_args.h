@@ -1,28 +1,32 @@
-// copus train's arguments for adapting, and how they become AdaptOptions.
+// copus train's options of adapting, and how they become AdaptOptions.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
-#include <vector>
 
-#include "apps/copus/policy_args.h"
-#include "copus/train/run/adaptation.h"
+#include "apps/copus/args/policy_args.h"
+#include "copus/train/options/run_options.h"
 
 namespace copus {
 
-// Text until resolved, so that a bad value gets our message.
-struct AdaptArgs : PolicyArgs {
-  std::string adapt, cluster;
+struct AdaptArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<Adapt> adapt{
+      this, "--adapt", one_of(kAdapts),
+      "off; batch (the layout stays); full (batch, layout and micro-batch); track (the batch is "
+      "the critical one and the layout stays: a baseline of copus compare)",
+      Adapt::kOff};
+  PolicyArgs policy{this, kAdapting};
+  Option<std::string> cluster{
+      this, "--cluster", text("NODESxGPUSxGPU|NAME|FILE"),
+      "what step times are predicted from: as copus plan has it, a catalog name or a cluster file",
+      Otherwise{"measured on CPUs, the catalog's on GPUs"}};
 };
 
-void add_adapt_options(CLI::App& command, AdaptArgs& args);
+// What is left for a plan that the user has not said.
+enum class PlanChoice { kGiven, kBest, kLeftOpen };
 
-// `plan_given`: the user said where to start.
-Result<AdaptOptions> resolve_adapt(const AdaptArgs& args, const TrainerOptions& trainer,
-                                   bool plan_given, int ranks);
-
-// Key and value as --config reads them.
-std::vector<std::pair<std::string, Json>> adapt_config(const AdaptOptions& options,
-                                                       const AdaptArgs& args);
+// Settles what follows from others, and what of `args` a run's file has.
+Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& trainer, PlanChoice plan,
+                                   int ranks);
 
 }  // namespace copus

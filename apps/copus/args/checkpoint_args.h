@@ -1,46 +1,47 @@
-// copus train's arguments for checkpoints, and how a run is resumed from its directory.
+// copus train's options of checkpoints.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "copus/train/launch/environment.h"
-#include "copus/train/run/run.h"
+#include "copus/args/option.h"
+#include "copus/train/options/run_options.h"
 
 namespace copus {
 
-struct TrainArgs;
+// The most steps or samples that an option takes.
+constexpr std::int64_t kMany = 1'000'000'000'000;
 
-// Text until resolved, so that a bad value gets our message.
-struct CheckpointArgs {
-  std::string every, keep, keep_every;
-  bool resume = false, other_data = false;
-  // Given now, and not by the run that is resumed.
-  bool model_given = false, plan_given = false, batch_given = false, lr_given = false;
-  bool ends_adapting = false;  // --adapt off
+// 1 or more, or "off": 0.
+Values<std::int64_t> steps_or_off();
+
+struct CheckpointArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<std::int64_t> every{
+      this, "--checkpoint-every", steps_or_off(), "save every so many steps, too; off: never",
+      Otherwise{"at the end, and where SIGTERM, SIGUSR1 or SIGINT ends the run"}};
+  Option<std::int64_t> keep{this, "--keep", integer(1, kMany),
+                            "how many of the last checkpoints stay", Retention().keep};
+  Option<std::int64_t> keep_every{this, "--keep-every", integer(1, kMany),
+                                  "checkpoints of steps that are a multiple of this stay for ever",
+                                  Otherwise{"none"}};
+  Option<bool> resume{this,
+                      "--resume",
+                      flag(),
+                      "go on from the newest checkpoint in --run-dir; its config.toml has the "
+                      "options that are not given",
+                      false,
+                      InFile::kNo};
+  Option<bool> other_data{
+      this,
+      "--other-data",
+      flag(),
+      "with --resume: --data, --seq-len, --seed or --held-out are meant to be others than the run "
+      "was on",
+      false,
+      InFile::kRead};
 };
 
-void add_checkpoint_options(CLI::App& command, CheckpointArgs& args);
-
-// Before any file is read: what the command line itself says.
-void note_given(TrainArgs& args);
-// Takes what the command line does not give from RUN/config.toml. A plan for another number of
-// ranks than are asked for now is left out.
-Result<void> apply_resumed_config(CLI::App& command, TrainArgs& args,
-                                  const std::optional<RankEnvironment>& environment);
-// The model of the newest checkpoint that says so; nothing where there is none.
-std::optional<ModelSpec> resumed_model(const std::string& run_dir);
-
-// A run that begins must not find checkpoints: it would remove them in time, or be taken for
-// theirs.
-Result<void> check_new(const std::string& run_dir);
-
+// All but what the user gave of the run's other options.
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args);
-
-// Key and value as --config reads them.
-std::vector<std::pair<std::string, Json>> checkpoint_config(const CheckpointOptions& options);
 
 }  // namespace copus
