@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +68,7 @@ class FieldReader {
   const Json& object_;
   std::string where_;
   std::vector<std::string> known_;
-  std::string error_;
+  std::optional<Error> error_;
 };
 
 }  // namespace copus
