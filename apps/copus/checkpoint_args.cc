@@ -26,7 +26,7 @@ void stay_where_it_is(TrainArgs& args, int ranks) {
   if (!newest || !newest->optimizer) return;  // imported weights have been nowhere
   const CheckpointArgs& given = args.checkpoint;
   if (!given.batch_given) args.global_batch = std::to_string(newest->global_batch);
-  if (!given.plan_given && newest->plan.gpus() == ranks) args.plan = plan_text(newest->plan);
+  if (!given.plan_given && newest->plan.gpus() == ranks) args.plan = short_name(newest->plan);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/interop/megatron_args.h"
+#include "copus/spec/plan_fields.h"
 #include "copus/tuner/search.h"
 
 namespace copus {
@@ -79,7 +80,7 @@ Result<void> check_micro_batches(const Workload& job, const SearchRequest& reque
   if (batch % count != 0) {
     return make_error("--micro-batches: got {}; want a divisor of the batch of {}", count, batch);
   }
-  const bool dp_pinned = request.fixed.has("dp"), size_pinned = request.fixed.has("micro_batch");
+  const bool dp_pinned = request.fixed.has(PlanField::kDp), size_pinned = request.fixed.has(PlanField::kMicroBatch);
   const std::int64_t at_once = batch / count, pinned = plan.dp * plan.micro_batch;
   if ((dp_pinned && size_pinned && at_once != pinned) || at_once % pinned != 0) {
     return make_error("--micro-batches: got {} with dp*micro_batch = {}{} by --fix; want {}{}",
@@ -114,13 +115,13 @@ Result<void> check_pins(const Workload& job, const SearchRequest& request) {
                       plan.dp * plan.micro_batch, job.global_batch);
   }
   if (request.micro_batches > 0) COPUS_TRY_VOID(check_micro_batches(job, request, plan));
-  if (!fixed.has("dp")) plan.dp = gpus / plan.gpus();
+  if (!fixed.has(PlanField::kDp)) plan.dp = gpus / plan.gpus();
   Result<void> valid =
       plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut);
   if (valid) valid = check_ring_attention(job.options, job.cluster.gpu, plan.cp);
   if (valid) return {};
-  const std::string field = valid.error().message.substr(0, valid.error().message.find(':'));
-  if (fixed.has(field)) return make_error("--fix: {}", valid.error().message);
+  const std::optional<PlanField> field = find_plan_field(valid.error().field);
+  if (field && fixed.has(*field)) return make_error("--fix: {}", valid.error().message);
   return {};
 }
 

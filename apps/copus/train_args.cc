@@ -1,7 +1,5 @@
 #include "apps/copus/train_args.h"
 
-#include <fmt/ranges.h>
-
 #include <ctime>
 
 #include "apps/copus/common.h"
@@ -25,21 +23,6 @@ Result<double> number(const std::string& text, const char* flag, double fallback
   return parse_number(text, flag, low, high);
 }
 
-}  // namespace
-
-std::string plan_text(const ParallelPlan& plan) {
-  std::string text = fmt::format(
-      "dp={},tp={},pp={},vp={},cp={},ep={},micro_batch={},zero={},recompute={},sp={},schedule={}",
-      plan.dp, plan.tp, plan.pp, plan.vp, plan.cp, plan.ep, plan.micro_batch, plan.zero,
-      to_string(plan.recompute), plan.sp ? 1 : 0, to_string(plan.schedule));
-  if (!plan.stage_layers.empty()) {
-    text += fmt::format(",split={}", fmt::join(plan.stage_layers, "-"));
-  }
-  return text;
-}
-
-namespace {
-
 // The ranks as a cluster, for ParallelPlan::validate().
 ClusterSpec ranks_as_cluster(int ranks, int local_ranks) {
   ClusterSpec cluster;
@@ -60,7 +43,7 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
     COPUS_TRY(partial, load_partial_plan(args.plan, "--plan"));
   }
   ParallelPlan& plan = partial.plan;
-  if (!partial.has("dp")) {
+  if (!partial.has(PlanField::kDp)) {
     const std::int64_t others = plan.tp * plan.cp * plan.pp;
     if (others < 1 || others > ranks || ranks % others != 0) {
       return make_error("--plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the {} ranks",
@@ -68,7 +51,7 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
     }
     plan.dp = ranks / others;
   }
-  if (!partial.has("micro_batch") && plan.dp > 0 && global_batch % plan.dp == 0) {
+  if (!partial.has(PlanField::kMicroBatch) && plan.dp > 0 && global_batch % plan.dp == 0) {
     // The largest up to 8 that divides a replica's share; a pipeline wants several.
     const std::int64_t share = global_batch / plan.dp / (plan.pp > 1 ? plan.pp : 1);
     for (const std::int64_t size : {8, 4, 2, 1}) {
@@ -310,7 +293,7 @@ std::string resolved_config(const RunOptions& run, const TrainArgs& args) {
   put("data", data);
   put("ranks", t.plan.gpus());
   if (!run.adapt.choose_plan) {
-    put("plan", plan_text(t.plan));
+    put("plan", short_name(t.plan));
   } else if (!run.adapt.on()) {
     put("plan", kBestPlan);
   }

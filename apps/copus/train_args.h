@@ -42,9 +42,6 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
 // `local_ranks`.
 Result<RunOptions> resolve_run(const TrainArgs& args, int ranks, int local_ranks);
 
-// "dp=2,tp=1,…", every field, as --plan reads it.
-std::string plan_text(const ParallelPlan& plan);
-
 // What the run was given and the defaults that decide what it computes, as TOML that --config
 // reads.
 std::string resolved_config(const RunOptions& run, const TrainArgs& args);

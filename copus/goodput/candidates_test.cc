@@ -155,7 +155,8 @@ TEST(Candidates, APlacementOfOneBatchIsThereAtAllWhereItFits) {
       // Nothing of it is valid there, or nothing fits.
       PartialPlan space;
       space.plan = candidate.at.plan;
-      space.given = {"tp", "cp", "pp", "dp", "ep", "vp", "zero", "schedule"};
+      space.given = {PlanField::kTp, PlanField::kCp, PlanField::kPp,   PlanField::kDp,
+                     PlanField::kEp, PlanField::kVp, PlanField::kZero, PlanField::kSchedule};
       for (const RankedPlan& ranked : place.find(batch, space, true).plans) {
         EXPECT_FALSE(same_placement(ranked.plan, candidate.at.plan))
             << short_name(ranked.plan) << " at " << batch;

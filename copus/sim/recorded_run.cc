@@ -25,9 +25,9 @@ Result<void> RecordedRun::add(const Json& event, const std::string& where) {
     return add_step(event, where);
   } else if (kind == "reconfigure" && fields.boolean_or("done", true)) {
     ++switches_;
-    COPUS_TRY(const ParallelPlan from, parse_short_name(fields.text("from")));
-    COPUS_TRY(const ParallelPlan to, parse_short_name(fields.text("to")));
-    if (!same_placement(from, to)) ++layout_switches_;
+    COPUS_TRY(const PartialPlan from, parse_plan_text(fields.text("from"), where + ": from"));
+    COPUS_TRY(const PartialPlan to, parse_plan_text(fields.text("to"), where + ": to"));
+    if (!same_placement(from.plan, to.plan)) ++layout_switches_;
     pause_s_ += fields.number_or("pause_s", 0, 0, kLong);
   }
   return fields.finish();
@@ -44,7 +44,8 @@ Result<void> RecordedRun::add_step(const Json& event, const std::string& where) 
   const std::string plan = fields.text("plan");
   if (fields.has("gns")) step.gns = fields.number("gns", 0, kLong);
   COPUS_TRY_VOID(fields.finish());
-  COPUS_TRY(step.plan, parse_short_name(plan));
+  COPUS_TRY(const PartialPlan parsed, parse_plan_text(plan, where + ": plan"));
+  step.plan = parsed.plan;
   seen_s_ = step.t;
   if (!steps_.empty() && steps_.back().samples >= step.samples) {
     while (!steps_.empty() && steps_.back().samples >= step.samples) steps_.pop_back();

@@ -13,6 +13,7 @@
 
 #include "copus/cost/step.h"
 #include "copus/spec/parallel_plan.h"
+#include "copus/spec/plan_rules.h"
 
 namespace copus {
 
@@ -45,6 +46,9 @@ struct SearchResult {
 // REQUIRES: the pinned parts are in range (parse_plan_text checks them). An empty space is searched
 // == 0.
 SearchResult search(const StepModel& model, const SearchRequest& request);
+
+// What the model's plans are for. REQUIRES: `model` outlives it.
+PlanJob plan_job(const StepModel& model);
 
 // The pinned parts over `pp` stages: a split that is pinned without vp says how many virtual stages
 // there are.
