@@ -12,7 +12,7 @@
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/interop/megatron_args.h"
-#include "copus/spec/plan_fields.h"
+#include "copus/tuner/pins.h"
 #include "copus/tuner/search.h"
 
 namespace copus {
@@ -71,58 +71,6 @@ std::string why_nothing(const StepModel& model, const SearchRequest& request,
       "none of {} layouts fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}",
       found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()), to_gib(model.budget()),
       c.estimate.memory_rank);
-}
-
-// REQUIRES: the pinned dp*micro_batch divides the batch. `plan` has the pinned parts, and ones.
-Result<void> check_micro_batches(const Workload& job, const SearchRequest& request,
-                                 const ParallelPlan& plan) {
-  const std::int64_t count = request.micro_batches, batch = job.global_batch;
-  if (batch % count != 0) {
-    return make_error("--micro-batches: got {}; want a divisor of the batch of {}", count, batch);
-  }
-  const bool dp_pinned = request.fixed.has(PlanField::kDp), size_pinned = request.fixed.has(PlanField::kMicroBatch);
-  const std::int64_t at_once = batch / count, pinned = plan.dp * plan.micro_batch;
-  if ((dp_pinned && size_pinned && at_once != pinned) || at_once % pinned != 0) {
-    return make_error("--micro-batches: got {} with dp*micro_batch = {}{} by --fix; want {}{}",
-                      count, pinned, dp_pinned && size_pinned ? "" : " or a multiple",
-                      dp_pinned && size_pinned ? "" : "a divisor of ", batch / pinned);
-  }
-  const std::int64_t free_gpus = job.cluster.gpus() / plan.gpus();
-  if (size_pinned && !dp_pinned && free_gpus % (at_once / plan.micro_batch) != 0) {
-    return make_error(
-        "--micro-batches: got {} with micro_batch={} by --fix, which is dp={}; want a dp that "
-        "divides {} GPUs",
-        count, plan.micro_batch, at_once / plan.micro_batch, free_gpus);
-  }
-  return {};
-}
-
-// A search whose space is empty because of what was pinned: the pinned field at fault, if it is one
-// alone.
-Result<void> check_pins(const Workload& job, const SearchRequest& request) {
-  const PartialPlan& fixed = request.fixed;
-  // What is not pinned counts as one here, so each product below is of pinned counts alone.
-  ParallelPlan plan = with_implied_stages(fixed, fixed.plan.pp);
-  const std::int64_t gpus = job.cluster.gpus();
-  const auto pinned = static_cast<double>(plan.tp) * static_cast<double>(plan.cp) *
-                      static_cast<double>(plan.pp) * static_cast<double>(plan.dp);
-  if (pinned > static_cast<double>(gpus) || gpus % plan.gpus() != 0) {
-    return make_error("--fix: got tp*cp*pp*dp = {:.0f}; want a divisor of the cluster's {} GPUs",
-                      pinned, gpus);
-  }
-  if (job.global_batch % (plan.dp * plan.micro_batch) != 0) {
-    return make_error("--fix: got dp*micro_batch = {}; want a divisor of the batch of {}",
-                      plan.dp * plan.micro_batch, job.global_batch);
-  }
-  if (request.micro_batches > 0) COPUS_TRY_VOID(check_micro_batches(job, request, plan));
-  if (!fixed.has(PlanField::kDp)) plan.dp = gpus / plan.gpus();
-  Result<void> valid =
-      plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut);
-  if (valid) valid = check_ring_attention(job.options, job.cluster.gpu, plan.cp);
-  if (valid) return {};
-  const std::optional<PlanField> field = find_plan_field(valid.error().field);
-  if (field && fixed.has(*field)) return make_error("--fix: {}", valid.error().message);
-  return {};
 }
 
 void print_search(const Workload& job, const StepModel& model, const SearchResult& found,
@@ -215,11 +163,8 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     json["sweep"].push_back(point);
   }
   if (!any_searched) {
-    Workload last = job;
-    last.global_batch = batches->back();
-    if (const Result<void> pins = check_pins(last, request); !pins) {
-      return report(pins.error());
-    }
+    const StepModel last(job.model, job.cluster, job.seq_len, batches->back(), job.options);
+    if (const Result<void> pins = check_pins(last, request); !pins) return report(pins.error());
   }
   if (args.job.json) {
     fmt::print("{}\n", json.dump(2));
@@ -287,8 +232,7 @@ int run(const PlanArgs& args) {
   const SearchResult found = search(model, request);
   if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
-    const Result<void> pins = check_pins(*job, request);
-    if (!pins) return report(pins.error());
+    if (const Result<void> pins = check_pins(model, request); !pins) return report(pins.error());
   }
   if (found.plans.empty()) {
     if (args.job.json) {
@@ -342,7 +286,10 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("plan", "Search the best layout for a model, a cluster and a batch");
   add_job_options(*command, args->job);
-  command->add_option("--fix", args->fix, "pin parts of the plan: zero=0,cp=1")->check(not_empty());
+  command
+      ->add_option("--fix", args->fix,
+                   "pin parts of the plan: zero=0,cp=1, z0.cp1, or a layout as it is printed")
+      ->check(not_empty());
   command
       ->add_option("--micro-batches", args->micro_batches,
                    "pin the micro-batches per step and replica (steps of gradient accumulation)")

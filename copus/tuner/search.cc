@@ -118,13 +118,15 @@ struct LoopRules {
 // Walks the space. Order of the loops: what ShapeCosts depends on outside, the rest inside.
 class Walk {
  public:
-  Walk(const StepModel& model, const SearchRequest& request, Shortlist& shortlist)
+  Walk(const StepModel& model, const SearchRequest& request, Shortlist& shortlist,
+       bool stops_at_first = false)
       : model_(model),
         spec_(model.model()),
         fixed_(request.fixed),
         micro_batches_(request.micro_batches),
         progress_(request.progress),
         shortlist_(shortlist),
+        stops_at_first_(stops_at_first),
         gpus_(model.cluster().gpus()),
         job_(plan_job(model)) {}
 
@@ -201,6 +203,7 @@ class Walk {
         if (feasible_ > 0 && costs_.activations.working > model_.capacity()) return false;
       }
       walk_schedules();
+      if (stops_at_first_ && searched_ > 0) return false;
     }
     return true;
   }
@@ -288,6 +291,7 @@ class Walk {
   Int micro_batches_;
   const std::function<void(Int)>& progress_;
   Shortlist& shortlist_;
+  bool stops_at_first_;
   Int gpus_;
   PlanJob job_;
   LoopRules rules_;
@@ -371,6 +375,13 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
 PlanJob plan_job(const StepModel& model) {
   return {model.model(), model.cluster(), model.seq_len(), model.global_batch(),
           model.options().stage_cut};
+}
+
+bool has_plan(const StepModel& model, const SearchRequest& request) {
+  Shortlist shortlist(1, 1);
+  Walk walk(model, request, shortlist, true);
+  walk.run();
+  return walk.searched() > 0;
 }
 
 ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp) {

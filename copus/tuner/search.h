@@ -47,6 +47,9 @@ struct SearchResult {
 // == 0.
 SearchResult search(const StepModel& model, const SearchRequest& request);
 
+// Whether the space has a plan at all, be it one that does not fit: far faster than a search.
+bool has_plan(const StepModel& model, const SearchRequest& request);
+
 // What the model's plans are for. REQUIRES: `model` outlives it.
 PlanJob plan_job(const StepModel& model);
 
