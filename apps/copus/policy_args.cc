@@ -33,7 +33,7 @@ void add_policy_options(CLI::App& command, PolicyArgs& a) {
        "0.5)");
   text("--batch-range", a.batch_range,
        "LOW:HIGH, the batches to choose from (default: a quarter to 64 times --global-batch)");
-  text("--fix", a.fix, "parts of the plan that stay: zero=0,tp=1 (default: none)");
+  text("--fix", a.fix, "parts of the plan that stay: zero=0,tp=1 or z0.tp1 (default: none)");
 }
 
 Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {

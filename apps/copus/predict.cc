@@ -108,10 +108,11 @@ void add_predict_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("predict", "Price one plan: time, memory and communication of a step");
   add_job_options(*command, args->job);
   command
-      ->add_option("--plan", args->plan,
-                   "tp=2,pp=4,dp=1,cp=1,ep=1,vp=1,micro_batch=1,zero=1,recompute=none,sp=1 or a "
-                   "plan.json; dp defaults to "
-                   "what is left of the cluster")
+      ->add_option(
+          "--plan", args->plan,
+          "tp=2,pp=4,dp=1,cp=1,ep=1,vp=1,micro_batch=1,zero=1,recompute=none,sp=1, a layout "
+          "as it is printed (dp1.tp2.pp4.mb1.z1.sp) or a plan.json; dp defaults to what is "
+          "left of the cluster")
       ->required();
   command->add_option("--trace", args->trace, "write the step's timeline for Perfetto to this file")
       ->check(not_empty());

@@ -246,7 +246,8 @@ void add_traffic_command(CLI::App& app, int& exit_code) {
   add_job_options(*command, args->job);
   command
       ->add_option("--plan", args->plan,
-                   "tp=2,pp=4,… or a plan.json; dp defaults to what is left of the cluster")
+                   "tp=2,pp=4,…, a layout as it is printed (dp2.tp2.pp4.mb1) or a plan.json; dp "
+                   "defaults to what is left of the cluster")
       ->required();
   command->add_option(
       "--skew", args->skew,

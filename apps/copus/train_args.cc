@@ -145,8 +145,8 @@ void add_train_options(CLI::App& command, TrainArgs& a) {
       ->check(not_empty());
   text("--ranks", a.ranks, "local processes to start (default: 1, or the launcher's)");
   text("--plan", a.plan,
-       "tp=2,pp=2,…, a plan.json, or best: what is predicted to be fastest (default: dp over all "
-       "ranks)");
+       "tp=2,pp=2,…, a layout as it is printed (dp1.tp2.pp2.mb1), a plan.json, or best: what is "
+       "predicted to be fastest (default: dp over all ranks)");
   text("--global-batch", a.global_batch, "sequences per step (default: 32)");
   text(
       "--base-batch", a.base_batch,
