@@ -84,10 +84,18 @@ Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>&
 }
 
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option) {
-  if (text.find('=') != std::string::npos) return parse_plan_text(text, option);
-  if (text.empty())
-    return make_error("{}: got an empty plan; want name=value,… or the path of a plan.json",
+  if (text.empty()) {
+    return make_error("{}: got an empty plan; want tp=2,pp=4, tp2.pp4 or the path of a plan.json",
                       option);
+  }
+  const bool pairs = text.find('=') != std::string::npos;
+  const bool path = text.find('/') != std::string::npos || text.ends_with(".json");
+  if (pairs || !path) {
+    Result<PartialPlan> plan = parse_plan_text(text, option);
+    std::error_code failed;
+    // A file of any name is a plan.json, unless its name is a plan.
+    if (plan || pairs || !std::filesystem::exists(text, failed)) return plan;
+  }
   COPUS_TRY(const Json json, read_json_file(text));
   return plan_from_json(json, text);
 }
@@ -95,7 +103,7 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   COPUS_TRY(PartialPlan partial, load_partial_plan(text, "--plan"));
   ParallelPlan& plan = partial.plan;
-  if (!partial.has("dp")) {
+  if (!partial.has(PlanField::kDp)) {
     const std::int64_t others = plan.tp * plan.cp * plan.pp;
     if (others > job.cluster.gpus() || job.cluster.gpus() % others != 0) {
       return make_error(

@@ -69,8 +69,8 @@ struct Workload {
 Result<Workload> load_job(const JobArgs& args,
                           const std::optional<ClusterSpec>& cluster = std::nullopt);
 
-// "tp=2,pp=4" or the path of a plan.json. `option` names the flag in errors. dp defaults to what is
-// left of the cluster.
+// "tp=2,pp=4", "tp2.pp4" or the path of a plan.json. `option` names the flag in errors. dp defaults
+// to what is left of the cluster.
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job);
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
 

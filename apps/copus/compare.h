@@ -35,11 +35,11 @@ struct WorldArgs : OptionGroup {
   Option<Seconds> failures_every{this, "--failures-every", duration(), "mean time between failures",
                                  Otherwise{"none"}};
   Option<Seconds> save_every{this, "--save-every", duration(), "time between checkpoints",
-                             Seconds(FailureOptions().checkpoint_every_s)};
+                             FailureOptions().checkpoint_every};
   Option<Seconds> save_cost{this, "--save-cost", duration(),
                             "time that a checkpoint holds the run up", Otherwise{"none"}};
   Option<Seconds> restart{this, "--restart", duration(), "time from a failure to the next step",
-                          Seconds(FailureOptions().restart_s)};
+                          FailureOptions().restart};
 };
 
 struct LiveArgs : OptionGroup {

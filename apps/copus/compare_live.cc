@@ -63,12 +63,7 @@ Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOp
 
 std::string layout_text(const RecordedRun& run) {
   if (run.steps().empty()) return "";
-  const ParallelPlan& p = run.steps().front().plan;
-  std::string text =
-      fmt::format("dp={},tp={},pp={},vp={},zero={},sp={},recompute={},schedule={}", p.dp, p.tp,
-                  p.pp, p.vp, p.zero, p.sp ? 1 : 0, to_string(p.recompute), to_string(p.schedule));
-  if (!p.stage_layers.empty()) text += fmt::format(",split={}", fmt::join(p.stage_layers, "-"));
-  return text;
+  return short_name(run.steps().front().plan, {PlanField::kMicroBatch});
 }
 
 std::string default_folder() {

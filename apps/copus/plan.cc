@@ -14,6 +14,7 @@
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/interop/megatron_args.h"
+#include "copus/tuner/pins.h"
 #include "copus/tuner/search.h"
 
 namespace copus {
@@ -48,9 +49,10 @@ Values<BatchSweep> batch_sweep() {
 
 struct PlanArgs : OptionGroup {
   JobArgs job{this, Required()};
-  Option<std::string> fix{this, "--fix", text("PLAN|FILE"),
-                          "a partial plan, as zero=0,cp=1: what it states stays, the rest is "
-                          "searched"};
+  Option<std::string> fix{
+      this, "--fix", text("PLAN|FILE"),
+      "pins parts of the plan: zero=0,cp=1, z0.cp1, or a layout as it is printed; the rest "
+      "is searched"};
   Option<std::int64_t> micro_batches{
       this, "--micro-batches", integer(1, kMaxGlobalBatch),
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};
@@ -102,58 +104,6 @@ std::string why_nothing(const StepModel& model, const SearchRequest& request,
       c.estimate.memory_rank);
 }
 
-// REQUIRES: the pinned dp*micro_batch divides the batch. `plan` has the pinned parts, and ones.
-Result<void> check_micro_batches(const Workload& job, const SearchRequest& request,
-                                 const ParallelPlan& plan) {
-  const std::int64_t count = request.micro_batches, batch = job.global_batch;
-  if (batch % count != 0) {
-    return make_error("--micro-batches: got {}; want a divisor of the batch of {}", count, batch);
-  }
-  const bool dp_pinned = request.fixed.has("dp"), size_pinned = request.fixed.has("micro_batch");
-  const std::int64_t at_once = batch / count, pinned = plan.dp * plan.micro_batch;
-  if ((dp_pinned && size_pinned && at_once != pinned) || at_once % pinned != 0) {
-    return make_error("--micro-batches: got {} with dp*micro_batch = {}{} by --fix; want {}{}",
-                      count, pinned, dp_pinned && size_pinned ? "" : " or a multiple",
-                      dp_pinned && size_pinned ? "" : "a divisor of ", batch / pinned);
-  }
-  const std::int64_t free_gpus = job.cluster.gpus() / plan.gpus();
-  if (size_pinned && !dp_pinned && free_gpus % (at_once / plan.micro_batch) != 0) {
-    return make_error(
-        "--micro-batches: got {} with micro_batch={} by --fix, which is dp={}; want a dp that "
-        "divides {} GPUs",
-        count, plan.micro_batch, at_once / plan.micro_batch, free_gpus);
-  }
-  return {};
-}
-
-// A search whose space is empty because of what was pinned: the pinned field at fault, if it is one
-// alone.
-Result<void> check_pins(const Workload& job, const SearchRequest& request) {
-  const PartialPlan& fixed = request.fixed;
-  // What is not pinned counts as one here, so each product below is of pinned counts alone.
-  ParallelPlan plan = with_implied_stages(fixed, fixed.plan.pp);
-  const std::int64_t gpus = job.cluster.gpus();
-  const auto pinned = static_cast<double>(plan.tp) * static_cast<double>(plan.cp) *
-                      static_cast<double>(plan.pp) * static_cast<double>(plan.dp);
-  if (pinned > static_cast<double>(gpus) || gpus % plan.gpus() != 0) {
-    return make_error("--fix: got tp*cp*pp*dp = {:.0f}; want a divisor of the cluster's {} GPUs",
-                      pinned, gpus);
-  }
-  if (job.global_batch % (plan.dp * plan.micro_batch) != 0) {
-    return make_error("--fix: got dp*micro_batch = {}; want a divisor of the batch of {}",
-                      plan.dp * plan.micro_batch, job.global_batch);
-  }
-  if (request.micro_batches > 0) COPUS_TRY_VOID(check_micro_batches(job, request, plan));
-  if (!fixed.has("dp")) plan.dp = gpus / plan.gpus();
-  Result<void> valid =
-      plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut);
-  if (valid) valid = check_ring_attention(job.options, job.cluster.gpu, plan.cp);
-  if (valid) return {};
-  const std::string field = valid.error().message.substr(0, valid.error().message.find(':'));
-  if (fixed.has(field)) return make_error("--fix: {}", valid.error().message);
-  return {};
-}
-
 void print_search(const Workload& job, const StepModel& model, const SearchResult& found,
                   const std::optional<RankedPlan>& usual) {
   fmt::print("{}\n{} plans searched in {}, {} fit in {:.1f} GiB\n\n", describe(job), found.searched,
@@ -202,10 +152,10 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   json["sweep"] = Json::array();
   std::string last_layout;
   const BatchSweep& sweep = *args.sweep_batch;
-  Workload last = job;
   bool any = false, any_searched = false, cut_by_work = false;
+  std::int64_t last_batch = sweep.from;
   for (std::int64_t batch = sweep.from; batch <= sweep.to; batch *= 2) {
-    last.global_batch = batch;
+    last_batch = batch;
     const StepModel model(job.model, job.cluster, job.seq_len, batch, job.options);
     const SearchResult found = search(model, request);
     any_searched = any_searched || found.searched > 0;
@@ -231,9 +181,8 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     json["sweep"].push_back(point);
   }
   if (!any_searched) {
-    if (const Result<void> pins = check_pins(last, request); !pins) {
-      return report(pins.error());
-    }
+    const StepModel last(job.model, job.cluster, job.seq_len, last_batch, job.options);
+    if (const Result<void> pins = check_pins(last, request); !pins) return report(pins.error());
   }
   if (*args.job.json) {
     fmt::print("{}\n", json.dump(2));
@@ -287,8 +236,7 @@ int run_plan(const PlanArgs& args) {
   const SearchResult found = search(model, request);
   if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
-    const Result<void> pins = check_pins(*job, request);
-    if (!pins) return report(pins.error());
+    if (const Result<void> pins = check_pins(model, request); !pins) return report(pins.error());
   }
   if (found.plans.empty()) {
     if (*args.job.json) {

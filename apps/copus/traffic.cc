@@ -18,10 +18,11 @@ namespace {
 
 struct TrafficArgs : OptionGroup {
   JobArgs job{this, Required()};
-  Option<std::string> plan{this, "--plan", text("PLAN|FILE"),
-                           "tp=2,pp=4,... or a plan.json; dp defaults to what is left of the "
-                           "cluster",
-                           Required()};
+  Option<std::string> plan{
+      this, "--plan", text("PLAN|FILE"),
+      "tp=2,pp=4,..., a layout as it is printed (dp2.tp2.pp4.mb1) or a plan.json; dp defaults "
+      "to what is left of the cluster",
+      Required()};
   Option<double> skew{this, "--skew", number(0, kMaxSkew),
                       "of the experts' gate: popularity of expert i is (i+1)^-skew; 0: balanced",
                       0};

@@ -208,7 +208,7 @@ bool FieldReader::has(std::string_view key) const {
 
 const Json* FieldReader::find(std::string_view key) {
   ignore(key);
-  if (!error_.empty() || !object_.is_object()) return nullptr;
+  if (error_ || !object_.is_object()) return nullptr;
   const auto found = object_.find(std::string(key));
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
@@ -216,7 +216,7 @@ const Json* FieldReader::find(std::string_view key) {
 std::int64_t FieldReader::integer(std::string_view key, std::int64_t low, std::int64_t high) {
   if (!has(key)) {
     ignore(key);
-    fail(make_error("{}: {}: missing; want {}", where_, key, want_integer(low, high)));
+    fail(error_in(where_, field_error(key, "missing; want {}", want_integer(low, high))));
   }
   return integer_or(key, low, low, high);
 }
@@ -227,14 +227,15 @@ std::int64_t FieldReader::integer_or(std::string_view key, std::int64_t fallback
   if (value == nullptr) return fallback;
   std::int64_t n = 0;
   if (exact_integer(*value, n) && n >= low && n <= high) return n;
-  fail(make_error("{}: {}: got {}; want {}", where_, key, shown(*value), want_integer(low, high)));
+  fail(error_in(where_,
+                field_error(key, "got {}; want {}", shown(*value), want_integer(low, high))));
   return fallback;
 }
 
 double FieldReader::number(std::string_view key, double low, double high) {
   if (!has(key)) {
     ignore(key);
-    fail(make_error("{}: {}: missing; want {}", where_, key, want_number(low, high)));
+    fail(error_in(where_, field_error(key, "missing; want {}", want_number(low, high))));
   }
   return number_or(key, low, low, high);
 }
@@ -246,14 +247,15 @@ double FieldReader::number_or(std::string_view key, double fallback, double low,
     const auto n = value->get<double>();
     if (n >= low && n <= high) return n;
   }
-  fail(make_error("{}: {}: got {}; want {}", where_, key, shown(*value), want_number(low, high)));
+  fail(
+      error_in(where_, field_error(key, "got {}; want {}", shown(*value), want_number(low, high))));
   return fallback;
 }
 
 std::string FieldReader::text(std::string_view key) {
   if (!has(key)) {
     ignore(key);
-    fail(make_error("{}: {}: missing; want a string", where_, key));
+    fail(error_in(where_, field_error(key, "missing; want a string")));
   }
   return text_or(key, "");
 }
@@ -262,7 +264,7 @@ std::string FieldReader::text_or(std::string_view key, std::string fallback) {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
   if (value->is_string()) return value->get<std::string>();
-  fail(make_error("{}: {}: got {}; want a string", where_, key, shown(*value)));
+  fail(error_in(where_, field_error(key, "got {}; want a string", shown(*value))));
   return fallback;
 }
 
@@ -270,7 +272,7 @@ bool FieldReader::boolean_or(std::string_view key, bool fallback) {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
   if (value->is_boolean()) return value->get<bool>();
-  fail(make_error("{}: {}: got {}; want true or false", where_, key, shown(*value)));
+  fail(error_in(where_, field_error(key, "got {}; want true or false", shown(*value))));
   return fallback;
 }
 
@@ -291,20 +293,20 @@ void FieldReader::refuse_unknown() {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::vector<std::string> nearest = nearest_names(key, known_, 1);
     const std::string want = nearest.empty() ? join_or(known_) : nearest.front();
-    fail(make_error("{}: {}: unknown field; want {}", where_, shown_key(key),
-                    want.empty() ? "no field" : want));
+    fail(error_in(where_, field_error(shown_key(key), "unknown field; want {}",
+                                      want.empty() ? "no field" : want)));
     return;
   }
 }
 
 void FieldReader::fail(Error error) {
-  if (!error_.empty()) return;  // the first one tells most; later ones may follow from it
-  error_ = error.message.empty() ? where_ + ": not valid" : std::move(error.message);
+  if (error_) return;  // the first one tells most; later ones may follow from it
+  error_ = error.message.empty() ? make_error("{}: not valid", where_) : std::move(error);
 }
 
 Result<void> FieldReader::finish() const {
-  if (error_.empty()) return {};
-  return Error{error_};
+  if (!error_) return {};
+  return *error_;
 }
 
 }  // namespace copus

@@ -71,7 +71,7 @@ class FieldReader {
   const Json& object_;
   std::string where_;
   std::vector<std::string> known_;
-  std::string error_;
+  std::optional<Error> error_;
 };
 
 }  // namespace copus

@@ -215,6 +215,16 @@ TEST(FieldReader, AbsentAndNullGiveTheFallback) {
   EXPECT_TRUE(fields.finish());
 }
 
+TEST(FieldReader, TellsTheFieldBesideTheMessage) {
+  const Json json = parsed(R"({"nodes": 0})");
+  FieldReader fields(json, "cluster.json");
+  fields.integer("nodes", 1, 100);
+  EXPECT_EQ(fields.finish().error().field, "nodes");
+  FieldReader other(json, "cluster.json");
+  other.refuse_unknown();
+  EXPECT_EQ(other.finish().error().field, "nodes");
+}
+
 TEST(FieldReader, TakesWholeFloatsAsIntegers) {
   EXPECT_EQ(integer_failure(R"({"nodes": 4.0})"), "");
   EXPECT_EQ(integer_failure(R"({"nodes": 1e2})"), "");

@@ -1,12 +1,14 @@
 // Result<T>: a value, or an Error that a person can act on. Member names follow std::expected.
 //
-// An Error's message is one line that names the field, the value it had and what would be right.
+// An Error's message is one line that names the field, the value it had and what would be right:
+// "field: got …; want …".
 #pragma once
 
 #include <fmt/format.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -16,12 +18,26 @@ namespace copus {
 
 struct Error {
   std::string message;
+  std::string field = {};  // the one that the message is about, as it names it; empty: not said
 };
 
 // Builds an Error from a format string: `return make_error("nodes: got {}; want 1 or more", n);`
 template <typename... Args>
 Error make_error(fmt::format_string<Args...> format, Args&&... args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// The same for an error of one field, which is told beside the message and at its front:
+// `return field_error("nodes", "got {}; want 1 or more", n);`
+template <typename... Args>
+Error field_error(std::string_view field, fmt::format_string<Args...> format, Args&&... args) {
+  return Error{fmt::format("{}: {}", field, fmt::format(format, std::forward<Args>(args)...)),
+               std::string(field)};
+}
+
+// The error with where it was found (an option, a file) at the front of its message.
+inline Error error_in(std::string_view where, const Error& error) {
+  return Error{fmt::format("{}: {}", where, error.message), error.field};
 }
 
 template <typename T>

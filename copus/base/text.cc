@@ -98,7 +98,7 @@ Result<std::int64_t> parse_integer(std::string_view text, std::string_view field
   std::int64_t n = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (status == std::errc() && end == text.data() + text.size() && n >= low && n <= high) return n;
-  return make_error("{}: got {}; want an integer from {} to {}", field, quoted(text), low, high);
+  return field_error(field, "got {}; want an integer from {} to {}", quoted(text), low, high);
 }
 
 Result<double> parse_number(std::string_view text, std::string_view field, double low,
@@ -107,7 +107,7 @@ Result<double> parse_number(std::string_view text, std::string_view field, doubl
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
       value < low || value > high) {
-    return make_error("{}: got {}; want a number from {} to {}", field, text, low, high);
+    return field_error(field, "got {}; want a number from {} to {}", text, low, high);
   }
   return value;
 }
@@ -123,7 +123,7 @@ Result<double> parse_duration(std::string_view text, std::string_view field) {
   }
   const Result<double> value = parse_number(number, field, 0, kLongest / unit);
   if (!value || *value == 0) {
-    return make_error("{}: got {}; want a duration such as 90s, 10m, 1.5h or 2d", field, text);
+    return field_error(field, "got {}; want a duration such as 90s, 10m, 1.5h or 2d", text);
   }
   return *value * unit;
 }

@@ -35,6 +35,16 @@ TEST(ParseInteger, ErrorNamesFieldValueAndRange) {
             "tp: got \"99999999999999999999\"; want an integer from 1 to 8");
 }
 
+TEST(Error, TellsItsFieldBesideTheMessageAndAtItsFront) {
+  const Error error = field_error("tp", "got {}; want {}", 3, "a divisor");
+  EXPECT_EQ(error.message, "tp: got 3; want a divisor");
+  EXPECT_EQ(error.field, "tp");
+  EXPECT_EQ(error_in("--plan", error).message, "--plan: tp: got 3; want a divisor");
+  EXPECT_EQ(error_in("--plan", error).field, "tp");
+  EXPECT_EQ(make_error("tp: got {}", 3).field, "");
+  EXPECT_EQ(parse_integer("0", "--nodes", 1, 64).error().field, "--nodes");
+}
+
 TEST(ParseInteger, ErrorStaysOnOneShortLine) {
   const std::string message = parse_integer("1\n2\x1b[31m", "n", 1, 2).error().message;
   EXPECT_EQ(message.find_first_of("\n\x1b"), std::string::npos);

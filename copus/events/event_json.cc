@@ -309,7 +309,8 @@ class EventParser {
   }
   void or_null(const char* key, std::string& text) { text = from_.text_or(key, ""); }
   void short_plan(const char* key, ParallelPlan& plan) {
-    take(plan, parse_short_name(from_.text(key), key));
+    const Result<PartialPlan> parsed = parse_plan_text(from_.text(key), key);
+    take(plan, parsed ? Result<ParallelPlan>(parsed->plan) : Result<ParallelPlan>(parsed.error()));
   }
   void batch(const char* key, std::int64_t& n) { n = from_.integer(key, 1, kMaxBatch); }
   template <typename Members>

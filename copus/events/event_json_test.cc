@@ -39,7 +39,7 @@ std::string without(const Event& event, const std::string& key) {
   return json.dump();
 }
 
-ParallelPlan plan_of(const char* name) { return *parse_short_name(name); }
+ParallelPlan plan_of(const char* name) { return parse_plan_text(name, "plan")->plan; }
 
 // One of each kind, with something in every field.
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "copus/tuner/search.h"
@@ -11,31 +10,19 @@ namespace copus {
 namespace {
 
 using Int = std::int64_t;
+using enum PlanField;
 using Accept = std::function<bool(const ParallelPlan&)>;
-
-void pin(PartialPlan& space, const char* field) {
-  if (!space.has(field)) space.given.emplace_back(field);
-}
 
 // The space, with all of `plan` pinned that makes its layout.
 PartialPlan pin_layout(PartialPlan space, const ParallelPlan& plan) {
-  ParallelPlan& pinned = space.plan;
-  std::tie(pinned.tp, pinned.cp, pinned.pp, pinned.dp, pinned.ep) =
-      std::tie(plan.tp, plan.cp, plan.pp, plan.dp, plan.ep);
-  for (const char* field : {"tp", "cp", "pp", "dp", "ep"}) pin(space, field);
+  space.pin({kTp, kCp, kPp, kDp, kEp}, plan);
   return space;
 }
 
 PartialPlan pin_placement(PartialPlan space, const ParallelPlan& plan) {
   space = pin_layout(std::move(space), plan);
-  space.plan.vp = plan.vp;
-  space.plan.zero = plan.zero;
-  space.plan.schedule = plan.schedule;
-  for (const char* field : {"vp", "zero", "schedule"}) pin(space, field);
-  if (!plan.stage_layers.empty()) {
-    space.plan.stage_layers = plan.stage_layers;
-    pin(space, "stage_layers");
-  }
+  space.pin({kVp, kZero, kSchedule}, plan);
+  if (!plan.stage_layers.empty()) space.pin({kStageLayers}, plan);
   return space;
 }
 
@@ -142,7 +129,12 @@ class Rung {
 };
 
 // Micro-batch is free, all else as the plan has it.
-Placement kept_placement(const ParallelPlan& plan) { return {{plan, {"recompute", "sp"}}, plan}; }
+Placement kept_placement(const ParallelPlan& plan) {
+  Placement kept;
+  kept.space.pin({kRecompute, kSp}, plan);
+  kept.plan = plan;
+  return kept;
+}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -155,7 +156,8 @@ TEST(Candidates, APlacementOfOneBatchIsThereAtAllWhereItFits) {
       // Nothing of it is valid there, or nothing fits.
       PartialPlan space;
       space.plan = candidate.at.plan;
-      space.given = {"tp", "cp", "pp", "dp", "ep", "vp", "zero", "schedule"};
+      space.given = {PlanField::kTp, PlanField::kCp, PlanField::kPp,   PlanField::kDp,
+                     PlanField::kEp, PlanField::kVp, PlanField::kZero, PlanField::kSchedule};
       for (const RankedPlan& ranked : place.find(batch, space, true).plans) {
         EXPECT_FALSE(same_placement(ranked.plan, candidate.at.plan))
             << short_name(ranked.plan) << " at " << batch;
@@ -224,6 +226,36 @@ TEST(Placement, ConfigurationsReadAsPlanAndBatch) {
   plan.pp = 2;
   plan.micro_batch = 4;
   EXPECT_EQ(to_text({plan, 32}), "dp2.tp1.pp2.mb4 at batch 32");
+}
+
+TEST(Placement, ConfigurationsParseBackToWhatTheyWere) {
+  std::mt19937_64 random(1);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (int i = 0; i < 2000; ++i) {
+    Configuration at;
+    for (auto* count : {&at.plan.tp, &at.plan.cp, &at.plan.pp, &at.plan.vp, &at.plan.dp}) {
+      *count = pick(1, 4);
+    }
+    at.plan.micro_batch = pick(1, 64);
+    at.plan.zero = static_cast<int>(pick(0, 3));
+    at.plan.recompute = static_cast<Recompute>(pick(0, 2));
+    at.plan.sp = pick(0, 1) == 1;
+    at.plan.schedule = static_cast<ScheduleKind>(pick(0, 3));
+    for (std::int64_t k = pick(0, 6); k > 0; --k) at.plan.stage_layers.push_back(pick(0, 3));
+    at.global_batch = pick(0, 1) == 1 ? pick(1, 4096) : pick(0, std::int64_t{1} << 60);
+    const Result<Configuration> back = parse_configuration(to_text(at));
+    ASSERT_TRUE(back.has_value()) << back.error().message;
+    EXPECT_EQ(*back, at) << to_text(at);
+  }
+}
+
+TEST(Placement, WhatIsNoConfigurationIsRefused) {
+  for (const char* text : {"", "dp2.tp1.pp2.mb4", "dp2 at batch", "dp2 at batch x", "at batch 4",
+                           "dp2.tp1 at batch 4 at batch 8", "dp0 at batch 4"}) {
+    EXPECT_FALSE(parse_configuration(text).has_value()) << text;
+  }
 }
 
 }  // namespace

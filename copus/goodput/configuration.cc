@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+
+#include "copus/base/text.h"
 
 namespace copus {
 namespace {
+
+constexpr std::string_view kAtBatch = " at batch ";
 
 // Equal stages may be written out or left empty.
 bool equal_stages(const ParallelPlan& plan) {
@@ -24,7 +29,20 @@ bool same_placement(const ParallelPlan& a, const ParallelPlan& b) {
 }
 
 std::string to_text(const Configuration& at) {
-  return fmt::format("{} at batch {}", short_name(at.plan), at.global_batch);
+  return fmt::format("{}{}{}", short_name(at.plan), kAtBatch, at.global_batch);
+}
+
+Result<Configuration> parse_configuration(std::string_view text) {
+  const std::size_t at = text.find(kAtBatch);
+  if (at == std::string_view::npos) {
+    return make_error("configuration: got {:?}; want dp2.tp1.pp2.mb4 at batch 32",
+                      text.substr(0, 80));
+  }
+  COPUS_TRY(const PartialPlan plan, parse_plan_text(text.substr(0, at), "configuration"));
+  COPUS_TRY(const std::int64_t batch,
+            parse_integer(text.substr(at + kAtBatch.size()), "configuration: batch", 0,
+                          std::numeric_limits<std::int64_t>::max()));
+  return Configuration{plan.plan, batch};
 }
 
 }  // namespace copus

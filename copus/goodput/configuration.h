@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "copus/spec/parallel_plan.h"
 
@@ -21,5 +22,7 @@ bool same_placement(const ParallelPlan& a, const ParallelPlan& b);
 
 // "dp2.tp1.pp2.mb4 at batch 32". No two configurations share it.
 std::string to_text(const Configuration& at);
+// And back.
+Result<Configuration> parse_configuration(std::string_view text);
 
 }  // namespace copus

@@ -15,7 +15,7 @@ TimedEvent step_event(std::int64_t step, std::int64_t batch, double loss, double
   e.step = step;
   e.samples = step * batch;
   e.loss = loss;
-  e.plan = *parse_short_name("dp2.tp1.pp1.mb2");
+  e.plan = parse_plan_text("dp2.tp1.pp1.mb2", "plan")->plan;
   e.global_batch = batch;
   e.step_time = Seconds(0.5);
   return {Seconds(t), e};
@@ -59,8 +59,8 @@ TEST(RecordedRun, OnlyAMoveOfStateIsASwitchOfLayout) {
   RecordedRun run({1.0}, 4);
   const auto move = [&](const char* from, const char* to, bool done = true) {
     ReconfigureEvent e;
-    e.from = *parse_short_name(from);
-    e.to = *parse_short_name(to);
+    e.from = parse_plan_text(from, "plan")->plan;
+    e.to = parse_plan_text(to, "plan")->plan;
     e.done = done;
     e.pause = Seconds(0.25);
     return run.add({Seconds(1), e}, "test");

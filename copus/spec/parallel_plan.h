@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,24 +65,85 @@ struct ParallelPlan {
                         std::int64_t global_batch, StageCut cut = StageCut::kLayers) const;
 };
 
-// "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp and split only where they are not the
-// default.
-std::string short_name(const ParallelPlan& plan);
-// And back. `field` names it in the error.
-Result<ParallelPlan> parse_short_name(std::string_view name, std::string_view field = "plan");
+// What a plan is made of, in the order in which its parts are listed and pinned.
+enum class PlanField : std::uint8_t {
+  kTp,
+  kCp,
+  kPp,
+  kVp,
+  kDp,
+  kEp,
+  kMicroBatch,
+  kZero,
+  kRecompute,
+  kSp,
+  kSchedule,
+  kStageLayers,
+};
+constexpr std::size_t kPlanFieldCount = 12;
 
-// Parts of a plan that a user stated. Parsed from "tp=2,pp=4,…" or a plan's JSON; unset fields keep
-// `has` false.
-struct PartialPlan {
-  ParallelPlan plan;
-  std::vector<std::string> given;  // names of the fields that were stated
-  bool has(std::string_view field) const;
-  // The first field that was stated and that `other` has otherwise; empty: it has all as stated.
-  std::string contradicted_by(const ParallelPlan& other) const;
+// A set of them.
+class PlanFields {
+ public:
+  constexpr PlanFields() = default;
+  constexpr PlanFields(std::initializer_list<PlanField> fields) {
+    for (const PlanField field : fields) add(field);
+  }
+  static constexpr PlanFields all() {
+    PlanFields fields;
+    fields.bits_ = (1u << kPlanFieldCount) - 1;
+    return fields;
+  }
+
+  constexpr void add(PlanField field) { bits_ |= bit(field); }
+  constexpr void remove(PlanField field) { bits_ &= ~bit(field); }
+  constexpr bool has(PlanField field) const { return (bits_ & bit(field)) != 0; }
+  constexpr bool has_all(PlanFields fields) const { return (fields.bits_ & ~bits_) == 0; }
+  friend constexpr PlanFields operator|(PlanFields a, PlanFields b) {
+    a.bits_ |= b.bits_;
+    return a;
+  }
+  friend constexpr bool operator==(PlanFields, PlanFields) = default;
+
+  // In the order of PlanField.
+  std::vector<PlanField> list() const;
+
+ private:
+  static constexpr std::uint32_t bit(PlanField field) {
+    return 1u << static_cast<std::uint32_t>(field);
+  }
+  std::uint32_t bits_ = 0;
 };
 
+// The field's name in JSON and in errors: "micro_batch", "stage_layers".
+std::string_view name_of(PlanField field);
+// The field's value as --plan reads it: "4", "selective", "8x3-4".
+std::string value_text(const ParallelPlan& plan, PlanField field);
+
+// Parts of a plan that a user stated, or pinned. The other parts of `plan` have their defaults, but
+// for the schedule: virtual stages without one are interleaved.
+struct PartialPlan {
+  ParallelPlan plan;
+  PlanFields given;
+  bool has(PlanField field) const { return given.has(field); }
+  // Pins what `from` has there.
+  void pin(PlanFields fields, const ParallelPlan& from);
+  // These parts alone. REQUIRES: they are given.
+  PartialPlan only(PlanFields fields) const;
+  // The first field that was stated and that `other` has otherwise; none: it has all as stated.
+  // Equal stages may be written out or left to be equal.
+  std::optional<PlanField> contradicted_by(const ParallelPlan& other) const;
+};
+
+// A plan as text: "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp, schedule and split only
+// where they are not the default (of the schedule: interleaved with virtual stages, else 1f1b). No
+// two plans share it, unless parts are left out.
+std::string short_name(const ParallelPlan& plan, PlanFields left_out = {});
+// A plan, or parts of one, from that text or from "tp=2,pp=4,…"; each part at most once, in any
+// order. `option` names the text in errors.
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option);
-Result<PartialPlan> plan_from_json(const Json& json, const std::string& where);
+
 Json plan_to_json(const ParallelPlan& plan);
+Result<PartialPlan> plan_from_json(const Json& json, const std::string& where);
 
 }  // namespace copus

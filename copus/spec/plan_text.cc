@@ -1,36 +1,48 @@
-// Plans as text, as JSON and as short names.
+// Whole plans as text and as JSON.
 #include <algorithm>
-#include <array>
 
 #include "copus/base/text.h"
 #include "copus/spec/parallel_plan.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
 
-struct CountField {
-  std::string_view name;
-  std::int64_t ParallelPlan::*member;
+// Of what a user wrote, in an error.
+constexpr std::size_t kShownPart = 40;
+constexpr std::size_t kShownPlan = 80;
+
+// The values that a short name has a word for. Others are the field's short name and the value:
+// dp2, z1, split8x3-4.
+struct Word {
+  std::string_view word;
+  PlanField field;
+  std::string_view value;
 };
-// In the order in which they are printed.
-constexpr std::array<CountField, 7> kCounts = {{
-    {"tp", &ParallelPlan::tp},
-    {"cp", &ParallelPlan::cp},
-    {"pp", &ParallelPlan::pp},
-    {"vp", &ParallelPlan::vp},
-    {"dp", &ParallelPlan::dp},
-    {"ep", &ParallelPlan::ep},
-    {"micro_batch", &ParallelPlan::micro_batch},
-}};
+constexpr Word kWords[] = {
+    {"rc-none", PlanField::kRecompute, "none"},
+    {"rc-sel", PlanField::kRecompute, "selective"},
+    {"rc-full", PlanField::kRecompute, "full"},
+    {"sp", PlanField::kSp, "1"},
+    {"gpipe", PlanField::kSchedule, "gpipe"},
+    {"1f1b", PlanField::kSchedule, "1f1b"},
+    {"interleaved", PlanField::kSchedule, "interleaved"},
+    {"zb", PlanField::kSchedule, "zero_bubble"},
+};
 
-constexpr std::array kRecomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-constexpr std::array kSchedules = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-                                   ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble};
+// In the order of a short name.
+constexpr PlanField kAlwaysNamed[] = {PlanField::kDp, PlanField::kTp, PlanField::kPp,
+                                      PlanField::kMicroBatch};
+constexpr PlanField kNamedUnlessDefault[] = {
+    PlanField::kCp,        PlanField::kEp, PlanField::kVp,       PlanField::kZero,
+    PlanField::kRecompute, PlanField::kSp, PlanField::kSchedule, PlanField::kStageLayers};
 
-std::string_view canonical(std::string_view key) {
-  if (key == "mb") return "micro_batch";
-  if (key == "split") return "stage_layers";
-  return key;
+std::string name_part(const ParallelPlan& plan, PlanField field) {
+  const std::string value = value_text(plan, field);
+  for (const Word& word : kWords) {
+    if (field == word.field && value == word.value) return std::string(word.word);
+  }
+  return fmt::format("{}{}", short_name_of(field), value);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -39,143 +51,94 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-template <typename Enum, std::size_t n>
-Result<Enum> parse_enum(std::string_view field, std::string_view text,
-                        const std::array<Enum, n>& values) {
-  std::vector<std::string> names;
-  for (const Enum value : values) {
-    if (text == to_string(value)) return value;
-    names.emplace_back(to_string(value));
-  }
-  return make_error("{}: got {:?}; want {}", field, text.substr(0, 40), join_or(names));
-}
+// Collects the parts of a plan, each at most once.
+struct StatedParts {
+  std::string_view option;
+  PartialPlan stated;
 
-// "8-8-8-4", where "8x3-4" says the same.
-Result<std::vector<std::int64_t>> parse_split(std::string_view text) {
-  std::vector<std::int64_t> layers;
-  for (const std::string_view part : split(text, '-')) {
-    const std::size_t times = part.find('x');
-    COPUS_TRY(const std::int64_t n, parse_integer(part.substr(0, times), "split", 0, kMaxGpus));
-    std::int64_t count = 1;
-    if (times != std::string_view::npos) {
-      COPUS_TRY(count, parse_integer(part.substr(times + 1), "split, after x", 1, kMaxChunks));
+  Result<void> add(PlanField field, std::string_view value) {
+    if (stated.has(field)) {
+      return make_error("{}: got {} twice; want each key once", option, name_of(field));
     }
-    if (static_cast<std::int64_t>(layers.size()) + count > kMaxChunks) {
-      return make_error("split: got more than {} chunks; want pp*vp of them", kMaxChunks);
+    if (const Result<void> parsed = parse_value(stated.plan, field, value); !parsed) {
+      return error_in(option, parsed.error());
     }
-    layers.insert(layers.end(), static_cast<std::size_t>(count), n);
-  }
-  return layers;
-}
-
-std::string split_text(const std::vector<std::int64_t>& layers) {
-  std::string text;
-  for (std::size_t i = 0; i < layers.size();) {
-    std::size_t end = i;
-    while (end < layers.size() && layers[end] == layers[i]) ++end;
-    // A run of two reads better written out.
-    const bool run = end - i > 2;
-    if (!text.empty()) text += '-';
-    text += run ? fmt::format("{}x{}", layers[i], end - i) : fmt::format("{}", layers[i]);
-    i = run ? end : i + 1;
-  }
-  return text;
-}
-
-Result<void> set_field(ParallelPlan& plan, std::string_view key, std::string_view value) {
-  for (const CountField& field : kCounts) {
-    if (key != field.name) continue;
-    COPUS_TRY(plan.*field.member, parse_integer(value, key, 1, kMaxGpus));
+    stated.given.add(field);
     return {};
   }
-  if (key == "zero") {
-    COPUS_TRY(const std::int64_t stage, parse_integer(value, key, 0, 3));
-    plan.zero = static_cast<int>(stage);
-  } else if (key == "recompute") {
-    COPUS_TRY(plan.recompute, parse_recompute(value));
-  } else if (key == "schedule") {
-    COPUS_TRY(plan.schedule, parse_schedule_kind(value));
-  } else if (key == "stage_layers") {
-    COPUS_TRY(plan.stage_layers, parse_split(value));
-  } else if (key == "sp") {
-    plan.sp = value == "1" || value == "true";
-    if (!plan.sp && value != "0" && value != "false") {
-      return make_error("sp: got {:?}; want 0 or 1", value.substr(0, 40));
+};
+
+void imply_schedule(PartialPlan& partial) {
+  if (!partial.has(PlanField::kSchedule)) partial.plan.schedule = implied_schedule(partial.plan);
+}
+
+Error mixed_forms(std::string_view text, std::string_view option) {
+  return make_error(
+      "{}: got {:?}, which mixes two forms; want one of them, as tp=2,pp=4 or tp2.pp4", option,
+      text.substr(0, kShownPlan));
+}
+
+// "tp=2,pp=4": `part` is "tp=2".
+Result<void> add_pair(StatedParts& parts, std::string_view part, std::string_view text) {
+  const std::size_t equals = part.find('=');
+  if (equals == std::string_view::npos) {
+    const std::size_t digits = part.find_first_of("0123456789");
+    if (digits != std::string_view::npos && find_plan_field(part.substr(0, digits))) {
+      return mixed_forms(text, parts.option);
     }
-  } else {
-    std::vector<std::string> names = {"zero", "recompute", "sp", "schedule", "split"};
-    names.reserve(names.size() + kCounts.size());
-    for (const CountField& field : kCounts) names.emplace_back(field.name);
-    const std::vector<std::string> nearest = nearest_names(key.substr(0, 40), names);
-    return make_error("got the key {:?}; want {}", key.substr(0, 40),
+    return make_error("{}: got {:?}; want KEY=VALUE[,KEY=VALUE…], as tp=2,pp=4", parts.option,
+                      part.substr(0, kShownPart));
+  }
+  const std::string_view key = trimmed(part.substr(0, equals));
+  const std::string_view value = trimmed(part.substr(equals + 1));
+  const std::optional<PlanField> field = find_plan_field(key);
+  if (!field) {
+    std::vector<std::string> names;
+    for (const PlanField each : kPlanFields) {
+      names.emplace_back(each == PlanField::kStageLayers ? short_name_of(each) : name_of(each));
+    }
+    const std::vector<std::string> nearest = nearest_names(key.substr(0, kShownPart), names);
+    return make_error("{}: got the key {:?}; want {}", parts.option, key.substr(0, kShownPart),
                       join_or(nearest.empty() ? names : nearest));
   }
-  return {};
+  // No value has a point with a letter behind it.
+  const std::size_t dot = value.find('.');
+  if (dot != std::string_view::npos && dot + 1 < value.size() && value[dot + 1] >= 'a' &&
+      value[dot + 1] <= 'z') {
+    return mixed_forms(text, parts.option);
+  }
+  return parts.add(*field, value);
 }
 
-// Virtual stages mean nothing but interleaving, so stating them is enough.
-void imply_schedule(PartialPlan& partial) {
-  if (partial.plan.vp > 1 && !partial.has("schedule")) {
-    partial.plan.schedule = ScheduleKind::kInterleaved;
+// "tp2.pp4": `part` is "tp2".
+Result<void> add_word(StatedParts& parts, std::string_view part, std::string_view text) {
+  for (const Word& word : kWords) {
+    if (part == word.word) return parts.add(word.field, word.value);
   }
-}
-
-Result<std::vector<std::int64_t>> layers_from_json(const Json& json, const std::string& where) {
-  if (!json.is_array()) {
-    return make_error("{}: stage_layers: got {}; want an array, as [8, 8, 8, 4]", where,
-                      json.type_name());
+  const std::size_t digits = std::min(part.find_first_of("0123456789"), part.size());
+  const std::string_view key = part.substr(0, digits);
+  if (const std::optional<PlanField> field = find_plan_field(key)) {
+    return parts.add(*field, part.substr(digits));
   }
-  std::vector<std::int64_t> layers;
-  for (const Json& entry : json) {
-    const bool fits = entry.is_number_unsigned()
-                          ? entry.get<std::uint64_t>() <= std::uint64_t{kMaxGpus}
-                          : entry.is_number_integer() && entry.get<std::int64_t>() >= 0 &&
-                                entry.get<std::int64_t>() <= kMaxGpus;
-    if (!fits) {
-      const std::string got = entry.dump();
-      return make_error("{}: stage_layers: got {} at entry {}; want 0 to {}", where,
-                        std::string_view(got).substr(0, 40), layers.size(), kMaxGpus);
-    }
-    layers.push_back(entry.get<std::int64_t>());
-  }
-  return layers;
+  std::vector<std::string> names;
+  for (const PlanField field : kPlanFields) names.emplace_back(short_name_of(field));
+  for (const Word& word : kWords) names.emplace_back(word.word);
+  const std::vector<std::string> nearest = nearest_names(key.substr(0, kShownPart), names);
+  return make_error("{}: got {:?}{}; want {}", parts.option, part.substr(0, kShownPart),
+                    part == text ? "" : fmt::format(" in {:?}", text.substr(0, kShownPlan)),
+                    nearest.empty() ? "a plan, as tp=2,pp=4, tp2.pp4 or the path of a plan.json" : join_or(nearest));
 }
 
 Result<PartialPlan> fields_from_json(const Json& json, const std::string& where) {
   FieldReader from(json, where);
   PartialPlan partial;
-  ParallelPlan& plan = partial.plan;
-  const auto stated = [&](std::string_view key) {
-    if (!from.has(key)) {
-      from.ignore(key);
-      return false;
+  for (const PlanField field : kPlanFields) {
+    if (!from.has(name_of(field))) {
+      from.ignore(name_of(field));
+      continue;
     }
-    partial.given.emplace_back(key);
-    return true;
-  };
-  const auto read_enum = [&](std::string_view key, auto& value, auto parse) {
-    if (!stated(key)) return;
-    auto parsed = parse(from.text(key));
-    if (parsed) {
-      value = *parsed;
-    } else {
-      from.fail(make_error("{}: {}", where, parsed.error().message));
-    }
-  };
-  for (const CountField& field : kCounts) {
-    if (stated(field.name)) plan.*field.member = from.integer(field.name, 1, kMaxGpus);
-  }
-  if (stated("zero")) plan.zero = static_cast<int>(from.integer("zero", 0, 3));
-  read_enum("recompute", plan.recompute, parse_recompute);
-  if (stated("sp")) plan.sp = from.boolean_or("sp", false);
-  read_enum("schedule", plan.schedule, parse_schedule_kind);
-  if (stated("stage_layers")) {
-    auto layers = layers_from_json(from.child("stage_layers"), where);
-    if (layers) {
-      plan.stage_layers = std::move(layers).value();
-    } else {
-      from.fail(layers.error());
-    }
+    value_from_json(partial.plan, field, from, where);
+    partial.given.add(field);
   }
   from.refuse_unknown();
   COPUS_TRY_VOID(from.finish());
@@ -185,113 +148,37 @@ Result<PartialPlan> fields_from_json(const Json& json, const std::string& where)
 
 }  // namespace
 
-std::string_view to_string(Recompute r) {
-  switch (r) {
-    case Recompute::kNone:
-      return "none";
-    case Recompute::kSelective:
-      return "selective";
-    case Recompute::kFull:
-      return "full";
-  }
-  return "?";
-}
-
-std::string_view to_string(ScheduleKind k) {
-  switch (k) {
-    case ScheduleKind::kGPipe:
-      return "gpipe";
-    case ScheduleKind::k1F1B:
-      return "1f1b";
-    case ScheduleKind::kInterleaved:
-      return "interleaved";
-    case ScheduleKind::kZeroBubble:
-      return "zero_bubble";
-  }
-  return "?";
-}
-
-Result<Recompute> parse_recompute(std::string_view text) {
-  return parse_enum("recompute", text, kRecomputes);
-}
-
-Result<ScheduleKind> parse_schedule_kind(std::string_view text) {
-  return parse_enum("schedule", text, kSchedules);
-}
-
-std::string short_name(const ParallelPlan& plan) {
-  std::string name =
-      fmt::format("dp{}.tp{}.pp{}.mb{}", plan.dp, plan.tp, plan.pp, plan.micro_batch);
-  if (plan.cp != 1) name += fmt::format(".cp{}", plan.cp);
-  if (plan.ep != 1) name += fmt::format(".ep{}", plan.ep);
-  if (plan.vp != 1) name += fmt::format(".vp{}", plan.vp);
-  if (plan.zero != 0) name += fmt::format(".z{}", plan.zero);
-  if (plan.recompute == Recompute::kFull) name += ".rc-full";
-  if (plan.recompute == Recompute::kSelective) name += ".rc-sel";
-  if (plan.sp) name += ".sp";
-  if (plan.schedule == ScheduleKind::kGPipe) name += ".gpipe";
-  if (plan.schedule == ScheduleKind::kZeroBubble) name += ".zb";
-  if (!plan.stage_layers.empty()) {
-    name += ".split" + split_text(plan.stage_layers);
+std::string short_name(const ParallelPlan& plan, PlanFields left_out) {
+  std::string name;
+  const auto add = [&](PlanField field) {
+    if (left_out.has(field)) return;
+    if (!name.empty()) name += '.';
+    name += name_part(plan, field);
+  };
+  for (const PlanField field : kAlwaysNamed) add(field);
+  ParallelPlan usual;
+  usual.schedule = implied_schedule(plan);
+  for (const PlanField field : kNamedUnlessDefault) {
+    if (value_text(plan, field) != value_text(usual, field)) add(field);
   }
   return name;
 }
 
-Result<ParallelPlan> parse_short_name(std::string_view name, std::string_view field) {
-  ParallelPlan plan;
-  const auto flag = [&](std::string_view part) {
-    if (part == "rc-full") plan.recompute = Recompute::kFull;
-    if (part == "rc-sel") plan.recompute = Recompute::kSelective;
-    if (part == "sp") plan.sp = true;
-    if (part == "gpipe") plan.schedule = ScheduleKind::kGPipe;
-    if (part == "zb") plan.schedule = ScheduleKind::kZeroBubble;
-    return part == "rc-full" || part == "rc-sel" || part == "sp" || part == "gpipe" || part == "zb";
-  };
-  for (const std::string_view part : split(name, '.')) {
-    if (flag(part)) continue;
-    const std::size_t digits = std::min(part.find_first_of("0123456789"), part.size());
-    const std::string_view key = part.substr(0, digits);
-    if (auto set = set_field(plan, key == "z" ? "zero" : canonical(key), part.substr(digits));
-        !set) {
-      return make_error("{}: got {:?}; want a name as dp2.tp1.pp2.mb4 ({})", field,
-                        name.substr(0, 80), set.error().message);
-    }
-  }
-  if (plan.vp > 1) plan.schedule = ScheduleKind::kInterleaved;
-  return plan;
-}
-
-bool PartialPlan::has(std::string_view field) const {
-  return std::find(given.begin(), given.end(), canonical(field)) != given.end();
-}
-
-std::string PartialPlan::contradicted_by(const ParallelPlan& other) const {
-  const Json stated = plan_to_json(plan), there = plan_to_json(other);
-  for (const std::string& field : given) {
-    if (there.contains(field) && there.at(field) != stated.value(field, Json())) return field;
-  }
-  return "";
-}
-
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option) {
-  PartialPlan partial;
-  for (const std::string_view part : split(text, ',')) {
-    const std::size_t equals = part.find('=');
-    if (equals == std::string_view::npos) {
-      return make_error("{}: got {:?}; want KEY=VALUE[,KEY=VALUE…], as tp=2,pp=4", option,
-                        part.substr(0, 40));
+  StatedParts parts{option, {}};
+  if (text.find('=') != std::string_view::npos) {
+    for (const std::string_view part : split(text, ',')) {
+      COPUS_TRY_VOID(add_pair(parts, part, text));
     }
-    const std::string_view key = canonical(trimmed(part.substr(0, equals)));
-    if (partial.has(key)) {
-      return make_error("{}: got {} twice; want each key once", option, key);
+  } else if (text.find(',') != std::string_view::npos) {
+    return mixed_forms(text, option);
+  } else {
+    for (const std::string_view part : split(text, '.')) {
+      COPUS_TRY_VOID(add_word(parts, part, text));
     }
-    if (auto set = set_field(partial.plan, key, trimmed(part.substr(equals + 1))); !set) {
-      return make_error("{}: {}", option, set.error().message);
-    }
-    partial.given.emplace_back(key);
   }
-  imply_schedule(partial);
-  return partial;
+  imply_schedule(parts.stated);
+  return std::move(parts.stated);
 }
 
 Result<PartialPlan> plan_from_json(const Json& json, const std::string& where) {
@@ -313,12 +200,10 @@ Result<PartialPlan> plan_from_json(const Json& json, const std::string& where) {
 
 Json plan_to_json(const ParallelPlan& plan) {
   Json json = Json::object();
-  for (const CountField& field : kCounts) json[std::string(field.name)] = plan.*field.member;
-  json["zero"] = plan.zero;
-  json["recompute"] = std::string(to_string(plan.recompute));
-  json["sp"] = plan.sp;
-  json["schedule"] = std::string(to_string(plan.schedule));
-  if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
+  for (const PlanField field : kPlanFields) {
+    if (field == PlanField::kStageLayers && plan.stage_layers.empty()) continue;
+    json[std::string(name_of(field))] = value_to_json(plan, field);
+  }
   return json;
 }
 

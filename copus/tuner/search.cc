@@ -7,11 +7,13 @@
 
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
+#include "copus/spec/plan_rules.h"
 
 namespace copus {
 namespace {
 
 using Int = std::int64_t;
+using enum PlanField;
 
 // Virtual stages beyond this have to be asked for: their bubble is gone and their messages cost.
 constexpr Int kMostVirtualStages = 64;
@@ -91,49 +93,68 @@ class Shortlist {
   std::vector<Candidate> kept_;
 };
 
-bool tp_divides(const ModelSpec& model, Int tp) {
-  if (model.heads % tp != 0 || model.hidden % tp != 0) return false;
-  if (!model.mla.enabled && model.kv_heads % tp != 0 && tp % model.kv_heads != 0) return false;
-  if (model.moe_layers() < model.layers && model.ffn % tp != 0) return false;
-  return !model.is_moe() || model.moe.expert_ffn % tp == 0;
-}
+// The rules that each loop of the walk asks: those that can be asked once its field is known, and
+// not before. Nothing is ruled about recompute.
+struct LoopRules {
+  using Rules = std::vector<const PlanRule*>;
+
+  Rules next(PlanFields added) {
+    Rules rules = rules_of(known, added);
+    known = known | added;
+    return rules;
+  }
+
+  PlanFields known;
+  Rules tp = next({kTp});
+  Rules cp = next({kCp});
+  Rules ep = next({kEp});
+  Rules sp = next({kSp});
+  Rules micro_batch = next({kMicroBatch});
+  Rules pipeline = next({kPp, kDp});  // dp is what the others leave of the GPUs
+  Rules schedule = next({kSchedule, kVp});
+  Rules split = next({kStageLayers});
+  Rules zero = next({kZero});
+};
 
 // Walks the space. Order of the loops: what ShapeCosts depends on outside, the rest inside.
 class Walk {
  public:
-  Walk(const StepModel& model, const SearchRequest& request, Shortlist& shortlist)
+  Walk(const StepModel& model, const SearchRequest& request, Shortlist& shortlist,
+       bool stops_at_first = false)
       : model_(model),
         spec_(model.model()),
         fixed_(request.fixed),
         micro_batches_(request.micro_batches),
         progress_(request.progress),
         shortlist_(shortlist),
-        gpus_(model.cluster().gpus()) {}
+        stops_at_first_(stops_at_first),
+        gpus_(model.cluster().gpus()),
+        job_(plan_job(model)) {}
 
   void run() {
     const std::vector<Int> gpu_divisors = divisors(gpus_);
     const std::vector<Int> batch_divisors = divisors(model_.global_batch());
-    for (const Int tp : choices("tp", fixed_.plan.tp, gpu_divisors)) {
-      if (!tp_divides(spec_, tp)) continue;
-      for (const Int cp : choices("cp", fixed_.plan.cp, gpu_divisors)) {
-        if (gpus_ % (tp * cp) != 0 || (cp > 1 && model_.seq_len() % (2 * cp) != 0)) continue;
+    const std::vector<Int> expert_divisors =
+        spec_.is_moe() ? divisors(spec_.moe.experts) : std::vector<Int>{1};
+    for (const Int tp : choices(kTp, fixed_.plan.tp, gpu_divisors)) {
+      plan_.tp = tp;
+      if (!let_pass(rules_.tp)) continue;
+      for (const Int cp : choices(kCp, fixed_.plan.cp, gpu_divisors)) {
+        plan_.cp = cp;
+        if (gpus_ % (tp * cp) != 0 || !let_pass(rules_.cp)) continue;
         if (cp > 1 && !runs_ring_attention(model_.options(), model_.cluster().gpu)) continue;
-        for (const Int ep : choices("ep", fixed_.plan.ep, expert_divisors())) {
-          if (ep > 1 && (!spec_.is_moe() || spec_.moe.experts % ep != 0)) continue;
+        for (const Int ep : choices(kEp, fixed_.plan.ep, expert_divisors)) {
+          plan_.ep = ep;
+          if (!let_pass(rules_.ep)) continue;
           for (const bool sp : {true, false}) {
-            if (!allowed("sp", fixed_.plan.sp, sp) ||
-                (sp && (tp == 1 || model_.seq_len() % (tp * cp) != 0)) || (!sp && tp > 1 && ep > 1))
-              continue;
+            plan_.sp = sp;
+            if (!allowed(kSp, fixed_.plan.sp, sp) || !let_pass(rules_.sp)) continue;
             for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-              if (!allowed("recompute", fixed_.plan.recompute, r)) continue;
-              plan_ = ParallelPlan{};
-              plan_.tp = tp;
-              plan_.cp = cp;
-              plan_.ep = ep;
-              plan_.sp = sp;
               plan_.recompute = r;
-              for (const Int b : choices("micro_batch", fixed_.plan.micro_batch, batch_divisors)) {
+              if (!allowed(kRecompute, fixed_.plan.recompute, r)) continue;
+              for (const Int b : choices(kMicroBatch, fixed_.plan.micro_batch, batch_divisors)) {
                 plan_.micro_batch = b;
+                if (!let_pass(rules_.micro_batch)) continue;
                 if (!walk_pipelines(gpu_divisors)) break;
               }
             }
@@ -148,56 +169,59 @@ class Walk {
   const Candidate& least_memory() const { return least_memory_; }
 
  private:
+  bool let_pass(const LoopRules::Rules& rules) const {
+    return std::all_of(rules.begin(), rules.end(),
+                       [&](const PlanRule* rule) { return rule->holds(plan_, job_); });
+  }
   template <typename T>
-  bool allowed(std::string_view field, T pinned, T value) const {
+  bool allowed(PlanField field, T pinned, T value) const {
     return !fixed_.has(field) || pinned == value;
   }
-  std::vector<Int> choices(std::string_view field, Int pinned, const std::vector<Int>& all) const {
+  std::vector<Int> choices(PlanField field, Int pinned, const std::vector<Int>& all) const {
     return fixed_.has(field) ? std::vector<Int>{pinned} : all;
-  }
-  std::vector<Int> expert_divisors() const {
-    return spec_.is_moe() ? divisors(spec_.moe.experts) : std::vector<Int>{1};
   }
 
   // False: one layer of such a micro-batch is more than a GPU holds, so larger ones need no look.
   bool walk_pipelines(const std::vector<Int>& gpu_divisors) {
     bool have_costs = false;
     const Int rest = gpus_ / (plan_.tp * plan_.cp);
-    const Int batch = model_.global_batch();
     for (const Int pp : gpu_divisors) {
-      if (!allowed("pp", fixed_.plan.pp, pp)) continue;
-      if (rest % pp != 0 || pp > spec_.layers || pp > kMaxPipeline) continue;
-      const Int dp = rest / pp;
-      if (!allowed("dp", fixed_.plan.dp, dp) || batch % (dp * plan_.micro_batch) != 0) continue;
-      if (micro_batches_ > 0 && micro_batches_ != batch / (dp * plan_.micro_batch)) continue;
-      if ((dp * plan_.cp) % plan_.ep != 0) continue;
+      if (!allowed(kPp, fixed_.plan.pp, pp)) continue;
+      // Stages without layers are not looked at.
+      if (rest % pp != 0 || pp > spec_.layers) continue;
       plan_.pp = pp;
-      plan_.dp = dp;
+      plan_.dp = rest / pp;
+      if (!allowed(kDp, fixed_.plan.dp, plan_.dp)) continue;
+      if (!let_pass(rules_.pipeline)) continue;
+      if (micro_batches_ > 0 && micro_batches_ != plan_.micro_batches(model_.global_batch())) {
+        continue;
+      }
       if (!have_costs) {
         costs_ = model_.shape_costs(plan_);
         have_costs = true;
         if (feasible_ > 0 && costs_.activations.working > model_.capacity()) return false;
       }
       walk_schedules();
+      if (stops_at_first_ && searched_ > 0) return false;
     }
     return true;
   }
 
   void walk_schedules() {
-    if (fixed_.has("split")) return walk_pinned_split();
-    const Int m = plan_.micro_batches(model_.global_batch());
-    const bool any_schedule = !fixed_.has("schedule");
+    if (fixed_.has(kStageLayers) && !fixed_.plan.stage_layers.empty()) return walk_pinned_split();
+    const bool any_schedule = !fixed_.has(kSchedule);
     if (any_schedule || fixed_.plan.schedule != ScheduleKind::kInterleaved) {
       plan_.schedule = any_schedule ? ScheduleKind::k1F1B : fixed_.plan.schedule;
-      if (allowed<Int>("vp", fixed_.plan.vp, 1)) walk_splits(1);
+      if (allowed<Int>(kVp, fixed_.plan.vp, 1)) walk_splits(1);
     }
-    if (plan_.pp > 1 && m % plan_.pp == 0 &&
-        (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved)) {
+    if (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved) {
       plan_.schedule = ScheduleKind::kInterleaved;
-      const Int most = fixed_.has("vp") ? kMaxChunks : kMostVirtualStages;
-      for (Int vp = 2; vp <= std::min({spec_.layers / plan_.pp, kMaxChunks / plan_.pp, most});
-           ++vp) {
-        if (allowed("vp", fixed_.plan.vp, vp)) walk_splits(vp);
+      const Int most = fixed_.has(kVp) ? kMaxChunks : kMostVirtualStages;
+      for (Int vp = 2; vp <= std::min(spec_.layers / plan_.pp, most); ++vp) {
+        plan_.vp = vp;
+        // What more than one virtual stage is refused for, more of them are too.
+        if (!let_pass(rules_.schedule)) return;
+        if (allowed(kVp, fixed_.plan.vp, vp)) walk_splits(vp);
       }
     }
   }
@@ -208,12 +232,12 @@ class Walk {
     plan_.vp = vp;
     const Int chunks = plan_.pp * vp;
     const StageSplit unsplit = model_.unsplit(chunks);
-    const bool divides = spec_.layers % chunks == 0;
-    if (divides || unsplit.by_work) walk_zero(unsplit, true);
-    if (chunks == 1 || unsplit.by_work) return;
+    const bool needs_none = let_pass(rules_.split);
+    if (needs_none) walk_zero(unsplit, true);
+    if (chunks == 1 || unsplit.by_work || fixed_.has(kStageLayers)) return;
     const StageSplit balanced = model_.balanced(plan_, costs_);
     const Int thinnest = balanced.middle - (balanced.thinner > 0 ? 1 : 0);
-    if (divides && balanced == unsplit) return;
+    if (needs_none && balanced == unsplit) return;
     if (chunks == 2 || thinnest > 0) walk_zero(balanced, false);
   }
 
@@ -223,19 +247,19 @@ class Walk {
     plan_.vp = pinned.vp;
     plan_.schedule = pinned.schedule;
     plan_.stage_layers = pinned.stage_layers;
-    for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
-      if (!zero_allowed()) continue;
-      if (!model_.validate(plan_)) continue;
-      consider(model_.predict(plan_), StageSplit{}, true);
+    if (let_pass(rules_.schedule) && let_pass(rules_.split)) {
+      for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
+        if (zero_allowed()) consider(model_.predict(plan_), StageSplit{}, true);
+      }
     }
     plan_.stage_layers.clear();
   }
 
   bool zero_allowed() const {
-    if (!allowed("zero", fixed_.plan.zero, plan_.zero)) return false;
-    if (fixed_.has("zero")) return plan_.zero < 2 || plan_.pp == 1;
-    if (plan_.zero > 0 && plan_.dp * plan_.cp == 1) return false;
-    return plan_.zero < 2 || plan_.pp == 1;
+    if (!allowed(kZero, fixed_.plan.zero, plan_.zero)) return false;
+    // Sharding over one rank is none: looked at only where it is asked for.
+    if (!fixed_.has(kZero) && plan_.zero > 0 && plan_.dp * plan_.cp == 1) return false;
+    return let_pass(rules_.zero);
   }
 
   void walk_zero(const StageSplit& split, bool equal) {
@@ -266,8 +290,11 @@ class Walk {
   Int micro_batches_;
   const std::function<void(Int)>& progress_;
   Shortlist& shortlist_;
+  bool stops_at_first_;
   Int gpus_;
-  ParallelPlan plan_;
+  PlanJob job_;
+  LoopRules rules_;
+  ParallelPlan plan_;  // as far as the loops have got
   ShapeCosts costs_;
   Int searched_ = 0;
   Int feasible_ = 0;
@@ -343,12 +370,24 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
   return result;
 }
 
+PlanJob plan_job(const StepModel& model) {
+  return {model.model(), model.cluster(), model.seq_len(), model.global_batch(),
+          model.options().stage_cut};
+}
+
+bool has_plan(const StepModel& model, const SearchRequest& request) {
+  Shortlist shortlist(1, 1);
+  Walk walk(model, request, shortlist, true);
+  walk.run();
+  return walk.searched() > 0;
+}
+
 ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp) {
   ParallelPlan plan = fixed.plan;
   const auto chunks = static_cast<Int>(plan.stage_layers.size());
-  if (!fixed.has("split") || fixed.has("vp") || chunks % pp != 0) return plan;
+  if (!fixed.has(kStageLayers) || fixed.has(kVp) || chunks == 0 || chunks % pp != 0) return plan;
   plan.vp = chunks / pp;
-  if (plan.vp > 1 && !fixed.has("schedule")) plan.schedule = ScheduleKind::kInterleaved;
+  if (plan.vp > 1 && !fixed.has(kSchedule)) plan.schedule = ScheduleKind::kInterleaved;
   return plan;
 }
 
@@ -359,8 +398,10 @@ std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const Searc
   std::vector<std::pair<Int, Int>> layouts;  // (tp, pp), in the order in which the rule tries them
   Int widest = 1;
   for (const Int tp : divisors(gpus)) {
-    if (fixed.has("tp") ? tp != fixed.plan.tp : tp > cluster.gpus_per_node) continue;
-    if (!tp_divides(model.model(), tp)) continue;
+    if (fixed.has(kTp) ? tp != fixed.plan.tp : tp > cluster.gpus_per_node) continue;
+    ParallelPlan plan;
+    plan.tp = tp;
+    if (broken_rule({kTp}, plan, plan_job(model)) != nullptr) continue;
     layouts.emplace_back(tp, 1);
     widest = tp;
   }
@@ -368,27 +409,24 @@ std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const Searc
     if (pp > 1) layouts.emplace_back(widest, pp);
   }
   for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-    if (fixed.has("recompute") && fixed.plan.recompute != recompute) {
+    if (fixed.has(kRecompute) && fixed.plan.recompute != recompute) {
       if (recompute == Recompute::kFull) break;
     }
     for (const auto& [tp, pp] : layouts) {
+      ParallelPlan usual;
+      usual.tp = tp;
+      usual.pp = pp;
+      usual.recompute = recompute;
+      usual.zero = gpus / (tp * pp) > 1 ? 1 : 0;
+      usual.sp = tp > 1;
+      if (fixed.has(kPp) && fixed.plan.pp != pp) continue;
       SearchRequest request;
       request.fixed = fixed;
       request.micro_batches = pinned.micro_batches;
       request.top = 1;
-      ParallelPlan& p = request.fixed.plan;
-      auto pin = [&](const char* field, auto& slot, auto value) {
-        if (fixed.has(field)) return slot == value;
-        slot = value;
-        request.fixed.given.emplace_back(field);
-        return true;
-      };
-      if (!pin("tp", p.tp, tp) || !pin("pp", p.pp, pp)) continue;
-      if (!fixed.has("recompute")) pin("recompute", p.recompute, recompute);
-      if (!fixed.has("cp")) pin("cp", p.cp, Int{1});
-      if (!fixed.has("vp")) pin("vp", p.vp, Int{1});
-      if (!fixed.has("zero")) pin("zero", p.zero, gpus / (tp * pp) > 1 ? 1 : 0);
-      if (!fixed.has("sp")) pin("sp", p.sp, tp > 1);
+      for (const PlanField field : {kTp, kPp, kRecompute, kCp, kVp, kZero, kSp}) {
+        if (!fixed.has(field)) request.fixed.pin({field}, usual);
+      }
       SearchResult found = search(model, request);
       if (!found.plans.empty()) return found.plans.front();
     }

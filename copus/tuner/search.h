@@ -13,6 +13,7 @@
 
 #include "copus/cost/step.h"
 #include "copus/spec/parallel_plan.h"
+#include "copus/spec/plan_rules.h"
 
 namespace copus {
 
@@ -45,6 +46,12 @@ struct SearchResult {
 // REQUIRES: the pinned parts are in range (parse_plan_text checks them). An empty space is searched
 // == 0.
 SearchResult search(const StepModel& model, const SearchRequest& request);
+
+// Whether the space has a plan at all, be it one that does not fit: far faster than a search.
+bool has_plan(const StepModel& model, const SearchRequest& request);
+
+// What the model's plans are for. REQUIRES: `model` outlives it.
+PlanJob plan_job(const StepModel& model);
 
 // The pinned parts over `pp` stages: a split that is pinned without vp says how many virtual stages
 // there are.

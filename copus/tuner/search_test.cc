@@ -11,6 +11,7 @@
 
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
@@ -184,22 +185,9 @@ TEST_P(EverySearch, ReturnsValidPlansThatFitAndHonourThePins) {
         before = ranked.estimate.time;
         EXPECT_EQ(job.step->predict(p).time.v, ranked.estimate.time.v) << short_name(p);
 
-        auto pinned = [&](const char* field, auto ParallelPlan::*member) {
-          if (!fixed.has(field)) return;
-          EXPECT_EQ(p.*member, fixed.plan.*member) << field;
-        };
-        pinned("tp", &ParallelPlan::tp);
-        pinned("cp", &ParallelPlan::cp);
-        pinned("pp", &ParallelPlan::pp);
-        pinned("vp", &ParallelPlan::vp);
-        pinned("dp", &ParallelPlan::dp);
-        pinned("ep", &ParallelPlan::ep);
-        pinned("micro_batch", &ParallelPlan::micro_batch);
-        pinned("zero", &ParallelPlan::zero);
-        pinned("recompute", &ParallelPlan::recompute);
-        pinned("sp", &ParallelPlan::sp);
-        pinned("schedule", &ParallelPlan::schedule);
-        pinned("split", &ParallelPlan::stage_layers);
+        for (const PlanField field : fixed.given.list()) {
+          EXPECT_EQ(value_text(p, field), value_text(fixed.plan, field)) << name_of(field);
+        }
       }
     }
   }

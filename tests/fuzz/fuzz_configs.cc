@@ -41,7 +41,7 @@ void check_plan(const ParallelPlan& plan, const ModelSpec& model) {
   const auto valid = plan.validate(model, cluster, kSeqLen, kGlobalBatch);
   check_result(valid);
   COPUS_CHECK(plan_from_json(plan_to_json(plan), "printed")->plan == plan);
-  COPUS_CHECK(!short_name(plan).empty());
+  COPUS_CHECK(parse_plan_text(short_name(plan), "printed")->plan == plan);
   if (!valid) return;
   std::int64_t layers = 0;
   for (std::int64_t i = 0; i < plan.pp * plan.vp; ++i) layers += plan.chunk_layers(i, model);

@@ -19,11 +19,10 @@ Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerO
     trainer.plan = pinned.plan;
     COPUS_TRY_VOID(check_trainable(trainer));
   }
-  for (const char* field : {"cp", "ep"}) {
-    if (!pinned.has(field)) pinned.given.emplace_back(field);
-  }
-  if (pinned.has("zero")) return std::vector<PartialPlan>{pinned};
-  pinned.given.emplace_back("zero");
+  using enum PlanField;
+  pinned.pin({kCp, kEp}, pinned.plan);
+  if (pinned.has(kZero)) return std::vector<PartialPlan>{pinned};
+  pinned.pin({kZero}, pinned.plan);
   PartialPlan sharded = pinned;
   sharded.plan.zero = 1;
   return std::vector<PartialPlan>{pinned, sharded};
@@ -38,12 +37,11 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
         short_name(trainer.plan), trainer.global_batch);
   }
   for (const PartialPlan& space : spaces) {
-    if (space.contradicted_by(trainer.plan).empty()) return {};
+    if (!space.contradicted_by(trainer.plan)) return {};
   }
-  const std::string field = spaces.front().contradicted_by(trainer.plan);
-  return make_error("--plan: got {}={}; want {}, as --fix has it", field,
-                    plan_to_json(trainer.plan).at(field).dump(),
-                    plan_to_json(spaces.front().plan).at(field).dump());
+  const PlanField field = *spaces.front().contradicted_by(trainer.plan);
+  return make_error("--plan: got {}={}; want {}, as --fix has it", name_of(field),
+                    value_text(trainer.plan, field), value_text(spaces.front().plan, field));
 }
 
 // Nobody is told that a run has done as asked when it has not.

@@ -59,7 +59,8 @@ struct PolicyArgs : OptionGroup {
   Option<double> calibration{this, "--calibration", number(1e-3, 1e6),
                              "critical batch / gradient noise scale", PolicyOptions().calibration};
   DecisionArgs decisions{this, kAdapting};
-  Option<std::string> fix{this, "--fix", text("PLAN"), "parts of the plan that stay: zero=0,tp=1"};
+  Option<std::string> fix{this, "--fix", text("PLAN"),
+                          "parts of the plan that stay: zero=0,tp=1 or z0.tp1"};
 };
 
 // All but what is maximised and policy.adapt, which are left as they are where nothing is given.

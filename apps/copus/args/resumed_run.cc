@@ -28,7 +28,7 @@ void stay_where_it_is(TrainArgs& args, int ranks) {
     args.global_batch.set(newest->global_batch, From::kRun);
   }
   if (args.plan.from() != From::kCommandLine && newest->plan.gpus() == ranks) {
-    args.plan.set(plan_text(newest->plan), From::kRun);
+    args.plan.set(short_name(newest->plan), From::kRun);
   }
 }
 

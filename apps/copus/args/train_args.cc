@@ -13,17 +13,6 @@
 #include "copus/train/health/watchdog.h"
 
 namespace copus {
-std::string plan_text(const ParallelPlan& plan) {
-  std::string text = fmt::format(
-      "dp={},tp={},pp={},vp={},cp={},ep={},micro_batch={},zero={},recompute={},sp={},schedule={}",
-      plan.dp, plan.tp, plan.pp, plan.vp, plan.cp, plan.ep, plan.micro_batch, plan.zero,
-      to_string(plan.recompute), plan.sp ? 1 : 0, to_string(plan.schedule));
-  if (!plan.stage_layers.empty()) {
-    text += fmt::format(",split={}", fmt::join(plan.stage_layers, "-"));
-  }
-  return text;
-}
-
 namespace {
 
 // The ranks as a cluster, for ParallelPlan::validate().
@@ -49,7 +38,7 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
     COPUS_TRY(partial, load_partial_plan(*args.plan, "--plan"));
   }
   ParallelPlan& plan = partial.plan;
-  if (!partial.has("dp")) {
+  if (!partial.has(PlanField::kDp)) {
     const std::int64_t others = plan.tp * plan.cp * plan.pp;
     if (others < 1 || others > ranks || ranks % others != 0) {
       return make_error("--plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the {} ranks",
@@ -57,7 +46,7 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
     }
     plan.dp = ranks / others;
   }
-  if (!partial.has("micro_batch") && plan.dp > 0 && global_batch % plan.dp == 0) {
+  if (!partial.has(PlanField::kMicroBatch) && plan.dp > 0 && global_batch % plan.dp == 0) {
     // The largest up to 8 that divides a replica's share; a pipeline wants several.
     const std::int64_t share = global_batch / plan.dp / (plan.pp > 1 ? plan.pp : 1);
     for (const std::int64_t size : {8, 4, 2, 1}) {
@@ -82,7 +71,7 @@ Result<void> resolve_limits(const LimitArgs& args, RunOptions& run) {
   if (args.samples.known()) run.samples = *args.samples;
   if (args.until_loss.known()) run.until_loss = *args.until_loss;
   if (args.for_time.known()) run.for_time = *args.for_time;
-  if (!run.steps && !run.samples && !run.until_loss && !run.for_seconds) {
+  if (!run.steps && !run.samples && !run.until_loss && !run.for_time) {
     return make_error("--steps: missing; want one of --steps, --samples, --until-loss or --for");
   }
   return {};
@@ -192,7 +181,7 @@ std::string config_of(TrainArgs& args, const RunOptions& run) {
   }
   args.data.write_as(data);
   if (!run.adapt.choose_plan) {
-    args.plan.write_as(plan_text(run.trainer.plan));
+    args.plan.write_as(short_name(run.trainer.plan));
   } else if (run.adapt.on()) {
     args.plan.leave_out_of_file();
   }

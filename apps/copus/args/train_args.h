@@ -104,9 +104,11 @@ struct TrainArgs : OptionGroup {
                                         RunOptions().data};
   Option<std::int64_t> ranks{this, "--ranks", integer(1, FailureArgs::kMostRanks),
                              "local processes to start", Otherwise{"1, or the launcher's"}};
-  Option<std::string> plan{this, "--plan", text("PLAN|FILE|best"),
-                           "tp=2,pp=2,..., a plan.json, or best: what is predicted to be fastest",
-                           Otherwise{"dp over all ranks"}};
+  Option<std::string> plan{
+      this, "--plan", text("PLAN|FILE|best"),
+      "tp=2,pp=2,..., a layout as it is printed (dp1.tp2.pp2.mb1), a plan.json, or best: "
+      "what is predicted to be fastest",
+      Otherwise{"dp over all ranks"}};
   Option<std::int64_t> global_batch{this, "--global-batch", integer(1, kMostTrainBatch),
                                     "sequences per step, over all replicas", 32};
   Option<std::int64_t> seq_len{
@@ -140,9 +142,6 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
 // `local_ranks`. Settles what in `args` follows from other options, so that they say it all:
 // RunOptions::config is their file.
 Result<RunOptions> resolve_run(TrainArgs& args, int ranks, int local_ranks);
-
-// "dp=2,tp=1,…", every field, as --plan reads it.
-std::string plan_text(const ParallelPlan& plan);
 
 // The batch nearest to the run's that some layout of so many ranks can train with.
 std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks);

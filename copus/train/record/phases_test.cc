@@ -24,7 +24,7 @@ Event decision(const std::string& why) {
 
 Event move(const char* to, std::int64_t batch, double pause_s, bool done = true) {
   ReconfigureEvent e;
-  e.to = *parse_short_name(to);
+  e.to = parse_plan_text(to, "plan")->plan;
   e.global_batch_to = batch;
   e.pause = Seconds(pause_s);
   e.done = done;

@@ -20,7 +20,7 @@ StepEvent full_step() {
   e.tokens_per_s = 41234;
   e.mfu = 0.31;
   e.global_batch = 32;
-  e.plan = *parse_short_name("dp2.tp1.pp2.mb4");
+  e.plan = parse_plan_text("dp2.tp1.pp2.mb4", "plan")->plan;
   e.gns = 120;
   return e;
 }
@@ -159,7 +159,7 @@ TEST(Progress, EventsThatMatterAreMessages) {
   }
   ReconfigureEvent move;
   move.step = 20;
-  move.to = *parse_short_name("dp1.tp1.pp1.mb4");
+  move.to = parse_plan_text("dp1.tp1.pp1.mb4", "plan")->plan;
   move.global_batch_to = 16;
   move.done = true;
   tell(progress, move);

@@ -77,7 +77,7 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
                      [&](const Candidate& c) { return c.at.global_batch == trainer.global_batch; });
     const std::string chosen =
         from_rank_0(*world, trainer.device,
-                    best == adaptation.candidates.end() ? "" : plan_to_json(best->at.plan).dump());
+                    best == adaptation.candidates.end() ? "" : short_name(best->at.plan));
     if (chosen.empty()) {
       return make_error(
           "--global-batch: got {}; want one that some layout of {} ranks (and --fix) can train "
@@ -85,7 +85,7 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
           trainer.global_batch, world->size(),
           options.on() ? ", its noise scale measured (2 micro-batches or 2 replicas)" : "");
     }
-    COPUS_TRY(const PartialPlan plan, plan_from_json(Json::parse(chosen), "rank 0's plan"));
+    COPUS_TRY(const PartialPlan plan, parse_plan_text(chosen, "rank 0's plan"));
     trainer.plan = plan.plan;
   }
   adaptation.start = predict_candidate(trainer.model, adaptation.cluster, cost, trainer.seq_len,

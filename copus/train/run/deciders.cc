@@ -9,19 +9,14 @@ namespace {
 
 // What rank 0 tells: where to go; "" for nowhere.
 std::string command_of(const Decision& decision) {
-  if (!decision.move) return "";
-  return Json(
-             {{"plan", plan_to_json(decision.to.plan)}, {"global_batch", decision.to.global_batch}})
-      .dump();
+  return decision.move ? to_text(decision.to) : "";
 }
 
 Decision decision_of(const std::string& command) {
   Decision decision;
   if (command.empty()) return decision;
-  const Json json = Json::parse(command);
   decision.move = true;
-  decision.to.plan = plan_from_json(json.at("plan"), "rank 0's decision").value().plan;
-  decision.to.global_batch = json.at("global_batch");
+  decision.to = parse_configuration(command).value();
   return decision;
 }
 

@@ -34,7 +34,7 @@ class Scripted final : public Decider {
 Decision to(const std::string& plan, std::int64_t batch) {
   Decision decision;
   decision.move = true;
-  decision.to = {parse_short_name(plan).value(), batch};
+  decision.to = {parse_plan_text(plan, "plan").value().plan, batch};
   decision.why = "because";
   return decision;
 }

@@ -91,9 +91,8 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
   }
   const bool allowed =
       given.plan_given || adapt.choose_plan ||
-      std::any_of(adapt.spaces.begin(), adapt.spaces.end(), [&](const PartialPlan& space) {
-        return space.contradicted_by(trainer.plan).empty();
-      });
+      std::any_of(adapt.spaces.begin(), adapt.spaces.end(),
+                  [&](const PartialPlan& space) { return !space.contradicted_by(trainer.plan); });
   if (allowed) return {};
   return make_error(
       "--fix: got one that does not allow {}, the layout that the run has got to; want one that "
