@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 
 #include "apps/copus/compare.h"
 #include "apps/copus/compare_run.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/base/utc_stamp.h"
 #include "copus/base/whole_file.h"
 
 namespace copus {
@@ -68,15 +68,6 @@ std::string layout_text(const RecordedRun& run) {
   return text;
 }
 
-std::string default_folder() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
-  return fmt::format("runs/compare-{}", stamp);
-}
-
 Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& program) {
   LiveOptions o;
   o.program = program;
@@ -117,7 +108,7 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
   for (const auto& [flag, value] : passed_on) {
     if (!value->empty()) o.flags.insert(o.flags.end(), {flag, *value});
   }
-  o.folder = args.run_dir.empty() ? default_folder() : args.run_dir;
+  o.folder = args.run_dir.empty() ? "runs/compare-" + utc_stamp() : args.run_dir;
   return o;
 }
 

@@ -2,10 +2,9 @@
 
 #include <fmt/ranges.h>
 
-#include <ctime>
-
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
+#include "copus/base/utc_stamp.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/train/health/watchdog.h"
@@ -141,12 +140,7 @@ Result<Compute> resolve_precision(const TrainArgs& args) {
 }
 
 std::string default_run_dir(const std::string& model) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
-  return fmt::format("runs/{}-{}", model, stamp);
+  return fmt::format("runs/{}-{}", model, utc_stamp());
 }
 
 }  // namespace
