@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "copus/args/option.h"
 #include "copus/base/result.h"
 #include "copus/train/checkpoint/folder.h"
 
@@ -16,9 +17,10 @@ struct CheckpointChoice {
 };
 Result<CheckpointChoice> choose_checkpoints(const std::string& path);
 
-struct CheckpointLookArgs {
-  std::string path;
-  bool json = false;
+struct CheckpointLookArgs : OptionGroup {
+  Option<std::string> path{this, "path", text("PATH"),
+                           "a checkpoint, or a run directory for all of its", Required()};
+  Option<bool> json{this, "--json", flag(), "print JSON", false};
 };
 int inspect_checkpoints(const CheckpointLookArgs& args);
 int verify_checkpoints(const CheckpointLookArgs& args);

@@ -122,8 +122,8 @@ int inspect_run(const CheckpointChoice& choice, const CheckpointLookArgs& args) 
                     std::to_string(m.files.size()), human_size(bytes_of(m)),
                     m.optimizer ? "weights and moments" : "weights"});
   }
-  if (args.json) {
-    print_json({{"run", args.path}, {"checkpoints", list}});
+  if (*args.json) {
+    print_json({{"run", *args.path}, {"checkpoints", list}});
   } else {
     fmt::print(
         "{}", format_table({"step", "samples", "batch", "loss", "<plan", "files", "size", "<state"},
@@ -160,13 +160,13 @@ std::vector<std::string> faults_of(const std::string& folder, ByteProgress& prog
 }  // namespace
 
 int inspect_checkpoints(const CheckpointLookArgs& args) {
-  const Result<CheckpointChoice> choice = choose_checkpoints(args.path);
+  const Result<CheckpointChoice> choice = choose_checkpoints(*args.path);
   if (!choice) return report(choice.error());
   if (choice->is_run) return inspect_run(*choice, args);
   const std::string& folder = choice->checkpoints[0].folder;
   const Result<CheckpointReader> reader = CheckpointReader::open(folder);
   if (!reader) return report(reader.error());
-  if (args.json) {
+  if (*args.json) {
     print_json(manifest_json(folder, reader->manifest()));
   } else {
     print_manifest_text(folder, reader->manifest());
@@ -175,7 +175,7 @@ int inspect_checkpoints(const CheckpointLookArgs& args) {
 }
 
 int verify_checkpoints(const CheckpointLookArgs& args) {
-  const Result<CheckpointChoice> choice = choose_checkpoints(args.path);
+  const Result<CheckpointChoice> choice = choose_checkpoints(*args.path);
   if (!choice) return report(choice.error());
   Json list = Json::array();
   bool all_whole = true;
@@ -186,7 +186,7 @@ int verify_checkpoints(const CheckpointLookArgs& args) {
     const std::vector<std::string> faults = faults_of(each.folder, progress, read);
     progress.clear();
     all_whole = all_whole && faults.empty();
-    if (args.json) {
+    if (*args.json) {
       list.push_back({{"checkpoint", each.folder}, {"whole", faults.empty()}, {"faults", faults}});
     } else if (faults.empty()) {
       fmt::print("{}: whole, {}\n", each.folder, human_size(read - before));
@@ -195,7 +195,7 @@ int verify_checkpoints(const CheckpointLookArgs& args) {
       for (const std::string& fault : faults) fmt::print("  {}\n", fault);
     }
   }
-  if (args.json) print_json({{"whole", all_whole}, {"checkpoints", list}});
+  if (*args.json) print_json({{"whole", all_whole}, {"checkpoints", list}});
   return all_whole ? kOk : kAnswerIsNo;
 }
 

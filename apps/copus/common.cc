@@ -21,55 +21,10 @@
 namespace copus {
 namespace {
 
-constexpr std::int64_t kDefaultSeqLen = 4096;
-constexpr std::int64_t kDefaultGlobalBatch = 1024;
-constexpr std::int64_t kMaxSeqLen = 100'000'000;
-
-}  // namespace
-
-const CLI::Validator& not_empty() {
-  static const CLI::Validator validator(
-      [](const std::string& text) { return text.empty() ? "got an empty value" : std::string(); },
-      "");
-  return validator;
-}
-
-void add_job_options(CLI::App& command, JobArgs& args, bool required, const char* batch_help) {
-  command.add_option("--model", args.model, "catalog name, or a Hugging Face config.json")
-      ->required(required)
-      ->check(not_empty());
-  command
-      .add_option("--cluster", args.cluster,
-                  "NODESxGPUSxGPU as in 4x8xH100-80GB-SXM, a catalog name, or a cluster file")
-      ->required(required)
-      ->check(not_empty());
-  command
-      .add_option("--seq-len", args.seq_len,
-                  "tokens per sequence (default: the model's positions, at most 4096)")
-      ->check(not_empty());
-  command.add_option("--global-batch", args.global_batch, batch_help)->check(not_empty());
-  command
-      .add_option("--precision", args.precision,
-                  "bf16, fp16, fp8 or fp32 (default: bf16 where the GPU has it)")
-      ->check(not_empty());
-  command
-      .add_option(
-          "--framework", args.framework,
-          "the training framework: megatron, torchtitan, … (default: the cluster file's, or "
-          "megatron)")
-      ->check(not_empty());
-  command
-      .add_option("--assume", args.assume,
-                  "what is assumed of the engine: name=value,… (see docs/cost-model.md)")
-      ->check(not_empty());
-  command.add_flag("--json", args.json, "print JSON");
-}
-
-namespace {
-
 // As asked; else as the cluster's file says.
-Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterSpec& cluster) {
-  if (!asked.empty()) return framework_profile(asked);
+Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
+                                        const ClusterSpec& cluster) {
+  if (asked.known()) return framework_profile(*asked);
   const Json& own = cluster.framework;
   if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
   if (!own.is_null() && !own.is_object()) {
@@ -84,34 +39,24 @@ Result<FrameworkProfile> load_framework(const std::string& asked, const ClusterS
 
 Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster) {
   Workload job;
-  COPUS_TRY(job.model, load_model(args.model));
+  COPUS_TRY(job.model, load_model(*args.model));
   if (cluster) {
     job.cluster = *cluster;
   } else {
-    COPUS_TRY(job.cluster, load_cluster(args.cluster));
+    COPUS_TRY(job.cluster, load_cluster(*args.cluster));
   }
-  job.seq_len = std::min(kDefaultSeqLen, job.model.max_positions);
-  if (!args.seq_len.empty()) {
-    COPUS_TRY(job.seq_len, parse_integer(args.seq_len, "--seq-len", 1, kMaxSeqLen));
-  }
+  job.seq_len = args.seq_len.value_or(std::min(kUsualSeqLen, job.model.max_positions));
   if (job.model.positions == Positions::kLearned && job.seq_len > job.model.max_positions) {
     return make_error("--seq-len: got {}; {} has learned positions for {} at most", job.seq_len,
                       job.model.name, job.model.max_positions);
   }
-  job.global_batch = kDefaultGlobalBatch;
-  if (!args.global_batch.empty()) {
-    COPUS_TRY(job.global_batch,
-              parse_integer(args.global_batch, "--global-batch", 1, kMaxGlobalBatch));
-  }
+  job.global_batch = *args.global_batch;
   COPUS_TRY(job.framework, load_framework(args.framework, job.cluster));
   job.options = job.framework.options;
-  job.options.precision =
-      job.cluster.gpu.peak(Precision::kBf16).v > 0 ? Precision::kBf16 : Precision::kFp16;
-  if (!args.precision.empty()) {
-    COPUS_TRY(job.options.precision, parse_precision(args.precision));
-  }
+  const bool has_bf16 = job.cluster.gpu.peak(Precision::kBf16).v > 0;
+  job.options.precision = args.precision.value_or(has_bf16 ? Precision::kBf16 : Precision::kFp16);
   COPUS_TRY_VOID(check_precision(job.cluster.gpu, job.options.precision));
-  COPUS_TRY(job.options, apply_assumptions(job.options, args.assume));
+  COPUS_TRY(job.options, apply_assumptions(job.options, args.assume.value_or("")));
   return job;
 }
 

@@ -2,7 +2,6 @@
 // are printed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "copus/args/option.h"
 #include "copus/base/json.h"
 #include "copus/base/result.h"
 #include "copus/cost/framework.h"
@@ -26,16 +26,34 @@ constexpr int kBadInput = 2;
 
 constexpr std::int64_t kMaxGlobalBatch = 1'000'000'000;
 
-// Numbers stay text until load_job, so that a bad one gets our message, not a library's.
-struct JobArgs {
-  std::string model;
-  std::string cluster;
-  std::string seq_len;
-  std::string global_batch;
-  std::string precision;
-  std::string framework;
-  std::string assume;
-  bool json = false;
+constexpr std::int64_t kUsualSeqLen = 4096;
+
+struct JobArgs : OptionGroup {
+  // `needed`: what --model and --cluster are without a default.
+  JobArgs(OptionGroup* whole, const Default<std::string>& needed, std::int64_t batch = 1024,
+          const char* batch_help = "sequences per step, over all replicas")
+      : OptionGroup(whole, "The job"),
+        model{this, "--model", text("NAME|FILE"), "catalog name, or a Hugging Face config.json",
+              needed},
+        cluster{this, "--cluster", text("NODESxGPUSxGPU|NAME|FILE"),
+                "4x8xH100-80GB-SXM, a catalog name, or a cluster file", needed},
+        global_batch{this, "--global-batch", integer(1, kMaxGlobalBatch), batch_help, batch} {}
+
+  Option<std::string> model, cluster;
+  Option<std::int64_t> seq_len{
+      this, "--seq-len", integer(1, 100'000'000), "tokens per sequence",
+      Otherwise{fmt::format("the model's positions, at most {}", kUsualSeqLen)}};
+  Option<std::int64_t> global_batch;
+  Option<Precision> precision{this, "--precision", one_of(kPrecisions), "of the matrix products",
+                              Otherwise{"bf16 where the GPU has it, else fp16"}};
+  Option<std::string> framework{this, "--framework", text("NAME"),
+                                "the training framework, whose profile sets the assumptions: "
+                                "megatron, torchtitan, ...",
+                                Otherwise{"the cluster file's, or megatron"}};
+  Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
+                             "what is assumed of the engine, on top of the framework's profile "
+                             "(see docs/cost-model.md)"};
+  Option<bool> json{this, "--json", flag(), "print JSON", false, InFile::kNo};
 };
 
 struct Workload {
@@ -47,14 +65,6 @@ struct Workload {
   std::int64_t global_batch = 0;
 };
 
-// Refuses "" as an option's value: it is a shell variable that was not set, not a wish for the
-// default.
-const CLI::Validator& not_empty();
-
-// Adds --model, --cluster, --seq-len, --global-batch, --precision, --framework, --assume and
-// --json. `required`: --model and --cluster must be on the command line.
-void add_job_options(CLI::App& command, JobArgs& args, bool required = true,
-                     const char* batch_help = "sequences per step (default: 1024)");
 // `cluster`: this one, whatever --cluster says.
 Result<Workload> load_job(const JobArgs& args,
                           const std::optional<ClusterSpec>& cluster = std::nullopt);
@@ -89,21 +99,5 @@ std::string describe_plan(const Workload& job, const ParallelPlan& plan);
 // The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().
 std::string time_bar(const StepBreakdown& breakdown, int width);
 std::string bar_legend();
-
-// One per subcommand file. The callback sets `exit_code`.
-void add_plan_command(CLI::App& app, int& exit_code);
-void add_predict_command(CLI::App& app, int& exit_code);
-void add_traffic_command(CLI::App& app, int& exit_code);
-void add_validate_command(CLI::App& app, int& exit_code);
-void add_data_command(CLI::App& app, int& exit_code);
-void add_checkpoint_command(CLI::App& app, int& exit_code);
-// `argv`: this process's program (by its path) and arguments, which local ranks are started with.
-void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv);
-// Goes on as the program that has the engine, with the same arguments. Returns where this is that
-// program, or where there is none.
-void become_engine(const std::vector<std::string>& argv);
-// `argv`: as for train, which a live comparison starts.
-void add_compare_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv);
-void add_completion_command(CLI::App& app, int& exit_code);
 
 }  // namespace copus

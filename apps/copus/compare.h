@@ -4,24 +4,78 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/args/policy_args.h"
 #include "apps/copus/common.h"
-#include "apps/copus/policy_args.h"
 #include "copus/sim/comparison.h"
+#include "copus/sim/sim_job.h"
 
 namespace copus {
 
-struct CompareArgs {
-  JobArgs job;
-  PolicyArgs policy;
-  std::string config;
-  bool simulate = false;
-  std::vector<std::string> policies, losses;
-  std::string seeds, plot, window;
-  std::string run_dir, limit;     // live
-  std::vector<std::string> from;  // recorded runs that the world is taken from
-  // How the simulated world is.
-  std::string law, step_error, true_calibration, noise_rank, pause;
-  std::string failures_every, save_every, save_cost, restart;
+constexpr std::int64_t kUsualStartBatch = 16;
+
+// How the simulated world is.
+struct WorldArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<std::vector<std::string>> from{
+      this, "--from", list_of(text("FOLDER")),
+      "run directories: loss curve, critical batch and step times as recorded there"};
+  Option<std::string> law{this, "--law", word({"critical-batch", "lr-aware"}),
+                          "how a step's progress depends on its batch", "critical-batch"};
+  Option<double> step_error{this, "--step-error", number(0, 2),
+                            "spread of true step times about the predicted, from layout to layout",
+                            0};
+  Option<double> true_calibration{this, "--true-calibration", number(1e-3, 1e6),
+                                  "critical batch / noise scale in truth",
+                                  Otherwise{"--calibration"}};
+  Option<double> noise_rank{this, "--noise-rank", number(2, 1e12),
+                            "directions of the gradient's noise; fewer scatter its norms more",
+                            World().noise_rank};
+  Option<Seconds> pause{this, "--pause", duration(), "what every change of layout takes",
+                        Otherwise{"as predicted"}};
+  Option<Seconds> failures_every{this, "--failures-every", duration(), "mean time between failures",
+                                 Otherwise{"none"}};
+  Option<Seconds> save_every{this, "--save-every", duration(), "time between checkpoints",
+                             FailureOptions().checkpoint_every};
+  Option<Seconds> save_cost{this, "--save-cost", duration(),
+                            "time that a checkpoint holds the run up", Otherwise{"none"}};
+  Option<Seconds> restart{this, "--restart", duration(), "time from a failure to the next step",
+                          FailureOptions().restart};
+};
+
+struct LiveArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<std::string> run_dir{this, "--run-dir", text("FOLDER"), "a folder for the runs, one each",
+                              Otherwise{"runs/compare-TIME"}};
+  Option<Seconds> limit{this, "--limit", duration(), "longest time of one run", Seconds(600)};
+};
+
+struct CompareArgs : OptionGroup {
+  Option<std::string> config{
+      this,         "--config",
+      text("FILE"), "a run's TOML file; its table [compare] holds this command's own options",
+      {},           InFile::kNo};
+  Option<bool> simulate{this, "--simulate", flag(),
+                        "in virtual time, by the cost model: no GPU is needed", false};
+  Option<std::vector<std::string>> policies{
+      this, "--policies", list_of(text("NAME"), ','),
+      "static, static:BATCH, cbs-pessimistic, cbs-optimistic, copus, copus-plain, copus-lr-aware, "
+      "copus-batch, copus-free-switch, oracle",
+      Otherwise{"all but static:BATCH and copus-batch; live static, cbs-*, copus"}};
+  Option<std::vector<double>> losses{this, "--losses", list_of(number(0, 1e6), ','),
+                                     "losses to reach, in nats",
+                                     Otherwise{"5, 4.5, 4, 3.5, 3; live: required"}};
+  Option<std::int64_t> seeds{this, "--seeds", integer(1, 1000), "runs of each policy",
+                             Otherwise{"5; live 3"}};
+  Option<std::string> plot{this, "--plot", text("FILE"),
+                           "loss, batch and layout over time, as SVG"};
+  // Samples.
+  Option<std::int64_t> window{this, "--window", integer(1, 1 << 30),
+                              "samples that a run's loss is the mean of", 1024};
+  LiveArgs live{this, "Live"};
+  JobArgs job{this, Otherwise{"required, here or in --config"}, kUsualStartBatch,
+              "sequences per step where runs that adapt begin"};
+  PolicyArgs policy{this, kAdapting};
+  WorldArgs world{this, "The simulated world"};
 };
 
 // What was compared, for whoever reads the result.
@@ -37,9 +91,6 @@ Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t 
 // that ended it, and the run that was under way; 0: none.
 Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seeds,
                                       const std::string& program, int& stopped_by);
-
-// Samples that a recorded run's loss is the mean of.
-Result<std::int64_t> loss_window(const CompareArgs& args);
 
 std::string compare_text(const CompareReport& report);
 Json compare_json(const CompareReport& report);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/copus/args/train_args.h"
 #include "apps/copus/compare.h"
 #include "apps/copus/compare_run.h"
 #include "copus/base/text.h"
@@ -55,6 +56,8 @@ Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOp
   }
   if (policy.goodput)
     flags.insert(flags.end(), {"--goodput", std::string(to_string(*policy.goodput))});
+  if (policy.rule != Rule::kStatic)
+    flags.insert(flags.end(), o.decision_flags.begin(), o.decision_flags.end());
   return flags;
 }
 
@@ -68,47 +71,39 @@ std::string layout_text(const RecordedRun& run) {
   return text;
 }
 
+// What was given that `copus train` takes too, but for what each run is told anew.
+void pass_on(const CompareArgs& args, LiveOptions& o) {
+  const TrainArgs train;
+  for (const AnyOption* option : args.options()) {
+    if (!option->given() || train.find(option->name()) == nullptr) continue;
+    if (option == &args.config || option == &args.live.run_dir || option == &args.job.json ||
+        option == &args.job.global_batch || option == &args.policy.decisions.batches) {
+      continue;
+    }
+    // A run at a fixed batch and layout would refuse what is for decisions.
+    const bool of_decisions = args.policy.decisions.find(option->name()) != nullptr;
+    std::vector<std::string>& flags = of_decisions ? o.decision_flags : o.flags;
+    for (std::string& word : command_words(*option)) flags.push_back(std::move(word));
+  }
+}
+
 Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& program) {
   LiveOptions o;
   o.program = program;
-  if (args.config.empty()) {
+  if (!args.config.given()) {
     return make_error("--config: missing; want a run's TOML file (or --simulate)");
   }
-  o.config = args.config;
-  COPUS_TRY(o.start_batch,
-            parse_integer(args.job.global_batch.empty() ? "16" : args.job.global_batch,
-                          "--global-batch", 1, 1 << 30));
-  COPUS_TRY(o.window, loss_window(args));
-  for (const std::string& text : args.losses) {
-    COPUS_TRY(const double loss, parse_number(text, "--losses", 0, 1e6));
-    o.losses.push_back(loss);
-  }
+  o.config = *args.config;
+  o.start_batch = *args.job.global_batch;
+  o.window = *args.window;
+  o.losses = args.losses.value_or({});
   if (o.losses.empty())
     return make_error("--losses: missing; want the losses that the runs are to reach, as 3,2.5");
   std::sort(o.losses.begin(), o.losses.end(), std::greater<>());
-  if (!args.limit.empty()) {
-    COPUS_TRY(const double seconds, parse_duration(args.limit, "--limit"));
-    o.limit = Seconds(seconds);
-  }
-  const std::pair<const char*, const std::string*> passed_on[] = {
-      {"--model", &args.job.model},
-      {"--cluster", &args.job.cluster},
-      {"--seq-len", &args.job.seq_len},
-      {"--precision", &args.job.precision},
-      {"--goodput", &args.policy.goodput},
-      {"--margin", &args.policy.margin},
-      {"--batch-margin", &args.policy.batch_margin},
-      {"--calibration", &args.policy.calibration},
-      {"--decide-every", &args.policy.decide_every},
-      {"--dwell", &args.policy.dwell},
-      {"--horizon", &args.policy.horizon},
-      {"--probe", &args.policy.probe},
-      {"--caution", &args.policy.caution},
-      {"--fix", &args.policy.fix}};
-  for (const auto& [flag, value] : passed_on) {
-    if (!value->empty()) o.flags.insert(o.flags.end(), {flag, *value});
-  }
-  o.folder = args.run_dir.empty() ? "runs/compare-" + utc_stamp() : args.run_dir;
+  o.limit = *args.live.limit;
+  pass_on(args, o);
+  o.has_cluster = args.job.cluster.given();
+  o.folder = args.live.run_dir.known() ? *args.live.run_dir : "runs/compare-" + utc_stamp();
   return o;
 }
 
@@ -124,56 +119,39 @@ Result<void> make_folder(const std::string& folder) {
 
 // Options of a simulated world that were given to a live comparison.
 std::string not_used(const CompareArgs& args) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] :
-       {std::pair("--framework", &args.job.framework), std::pair("--assume", &args.job.assume),
-        std::pair("--law", &args.law), std::pair("--step-error", &args.step_error),
-        std::pair("--true-calibration", &args.true_calibration),
-        std::pair("--noise-rank", &args.noise_rank), std::pair("--pause", &args.pause),
-        std::pair("--failures-every", &args.failures_every),
-        std::pair("--save-every", &args.save_every), std::pair("--save-cost", &args.save_cost),
-        std::pair("--restart", &args.restart)}) {
-    if (!value->empty()) names.emplace_back(name);
-  }
-  if (!args.from.empty()) names.emplace_back("--from");
-  return fmt::format("{}", fmt::join(names, ", "));
+  std::vector<const AnyOption*> options = {&args.job.framework, &args.job.assume};
+  options.insert(options.end(), args.world.options().begin(), args.world.options().end());
+  std::erase_if(options, [](const AnyOption* option) { return !option->given(); });
+  std::vector<std::string> flags;
+  for (const AnyOption* option : options) flags.push_back(option->flag());
+  return fmt::format("{}", fmt::join(flags, ", "));
 }
-
-}  // namespace
-
-Result<std::int64_t> loss_window(const CompareArgs& args) {
-  if (args.window.empty()) return 1024;
-  return parse_integer(args.window, "--window", 1, 1 << 30);
-}
-
-namespace {
 
 // The first run that has measured the machine has done so for all: what layouts look best must not
 // differ from one policy to another by how busy the machine was.
 Result<void> share_cluster(const RecordedRun& run, LiveOptions& o) {
-  if (std::find(o.flags.begin(), o.flags.end(), "--cluster") != o.flags.end()) return {};
+  if (o.has_cluster) return {};
   if (!run.start() || !run.start()->cluster) return {};
   const std::string path = o.folder + "/cluster.json";
   COPUS_TRY_VOID(write_whole_file(path, cluster_to_json(*run.start()->cluster).dump(2) + "\n"));
   o.flags.insert(o.flags.end(), {"--cluster", path});
+  o.has_cluster = true;
   return {};
 }
 
 Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
                                    const std::string& program, Stop& stop) {
   COPUS_TRY(LiveOptions o, resolve_live(args, program));
-  std::string range = args.policy.batch_range;
-  if (range.empty()) range = fmt::format("{}:{}", o.start_batch, 64 * o.start_batch);
-  COPUS_TRY(const BatchRange batches, resolve_batch_range(range, o.start_batch));
+  const BatchRange batches =
+      args.policy.decisions.batches.value_or({o.start_batch, 64 * o.start_batch});
+  COPUS_TRY_VOID(check_batch_range(batches, o.start_batch));
   const std::vector<std::string> names =
-      args.policies.empty()
-          ? std::vector<std::string>{"static", "cbs-pessimistic", "cbs-optimistic", "copus"}
-          : args.policies;
+      args.policies.value_or({"static", "cbs-pessimistic", "cbs-optimistic", "copus"});
   COPUS_TRY(const std::vector<Policy> policies,
             parse_policies(names, batch_ladder(batches.lowest, batches.highest)));
   for (const Policy& policy : policies) o.late_batch = std::max(o.late_batch, policy.batch);
   for (const Policy& policy : policies) COPUS_TRY_VOID(policy_flags(policy, o, "any"));
-  o.flags.insert(o.flags.end(), {"--batch-range", range});
+  o.decision_flags.push_back(fmt::format("--batch-range={}:{}", batches.lowest, batches.highest));
   COPUS_TRY_VOID(make_folder(o.folder));
 
   std::vector<std::vector<SimOutcome>> runs(policies.size());

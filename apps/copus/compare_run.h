@@ -19,8 +19,11 @@ struct LiveOptions {
   std::int64_t late_batch = 0;  // the largest static one
   std::vector<double> losses;
   std::int64_t window = 0;
-  Seconds limit{600};
-  std::vector<std::string> flags;  // that `copus train` has too, as given here
+  Seconds limit;
+  // What was given here that `copus train` has too: for every run, and for those that make
+  // decisions.
+  std::vector<std::string> flags, decision_flags;
+  bool has_cluster = false;  // among the flags
 };
 
 // The signals that end a comparison, and the run that is under way with it.

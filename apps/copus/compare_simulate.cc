@@ -67,9 +67,8 @@ Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
 
 Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t seeds) {
   COPUS_TRY(const Simulation sim, resolve_simulation(args));
-  COPUS_TRY(
-      const std::vector<Policy> policies,
-      parse_policies(args.policies.empty() ? default_policies() : args.policies, sim.batches));
+  COPUS_TRY(const std::vector<Policy> policies,
+            parse_policies(args.policies.value_or(default_policies()), sim.batches));
   COPUS_TRY(const auto runs, simulate_all(sim, policies, static_cast<std::size_t>(seeds)));
   CompareReport report;
   report.comparison = compare(policies, runs, sim.losses);

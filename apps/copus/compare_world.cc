@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "copus/base/text.h"
 #include "copus/cost/framework.h"
@@ -12,33 +13,15 @@
 namespace copus {
 namespace {
 
-constexpr std::int64_t kStartBatch = 16;
-
-Result<double> number(const std::string& text, const char* flag, double fallback, double low,
-                      double high) {
-  if (text.empty()) return fallback;
-  return parse_number(text, flag, low, high);
-}
-
-Result<Seconds> duration(const std::string& text, const char* flag, Seconds fallback) {
-  if (text.empty()) return fallback;
-  COPUS_TRY(const double seconds, parse_duration(text, flag));
-  return Seconds(seconds);
-}
-
 // Falling, and such as the curve reaches.
-Result<std::vector<double>> resolve_losses(const std::vector<std::string>& texts,
-                                           const LossCurve& curve) {
-  std::vector<double> losses;
-  for (const std::string& text : texts) {
-    COPUS_TRY(const double loss, parse_number(text, "--losses", 0, 1e6));
+Result<std::vector<double>> resolve_losses(std::vector<double> losses, const LossCurve& curve) {
+  for (const double loss : losses) {
     if (loss <= curve.floor || loss >= curve.start_loss) {
       return make_error(
           "--losses: got {}; want above {:.3f}, where this model's curve ends, and below {:.3f}, "
           "where it begins",
-          text, curve.floor, curve.start_loss);
+          loss, curve.floor, curve.start_loss);
     }
-    losses.push_back(loss);
   }
   if (losses.empty()) {
     // Critical batches of some ten to some hundred sequences of 2048 lie there.
@@ -55,10 +38,9 @@ Result<std::vector<double>> resolve_losses(const std::vector<std::string>& texts
 }
 
 Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
-  COPUS_TRY(const std::int64_t window, loss_window(args));
   std::vector<RecordedRun> runs;
-  for (const std::string& folder : args.from) {
-    runs.emplace_back(std::vector<double>{}, window);
+  for (const std::string& folder : args.world.from.value_or({})) {
+    runs.emplace_back(std::vector<double>{}, *args.window);
     COPUS_TRY_VOID(runs.back().read(folder + "/events.jsonl"));
   }
   return runs;
@@ -70,7 +52,7 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
     return run.start() && run.start()->cluster;
   });
   std::optional<ClusterSpec> cluster;
-  if (args.cluster.empty()) {
+  if (!args.cluster.known()) {
     if (known == runs.end()) {
       return make_error(
           "--cluster: missing, and no run of --from has measured its own; want it, or a run with "
@@ -83,31 +65,30 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
   const bool on_cpus = start && start->device == "cpu";
   const bool fp32 = start && start->precision == "fp32";
   const Precision precision = fp32 ? Precision::kFp32 : Precision::kBf16;
-  if (!args.framework.empty()) {
+  if (args.framework.known()) {
     return make_error("--framework: got {} with --from; want none: its runs are of Copus's engine",
-                      shortened(args.framework, 40));
+                      shortened(*args.framework, 40));
   }
-  if (!args.precision.empty() && args.precision != to_string(precision)) {
+  if (args.precision.value_or(precision) != precision) {
     return make_error("--precision: got {}; want {}, as the runs of --from, or none",
-                      shortened(args.precision, 40), to_string(precision));
+                      to_string(*args.precision), to_string(precision));
   }
   COPUS_TRY(Workload job, load_job(args, cluster));
   const CostOptions engine = engine_cost_options(on_cpus, precision);
-  COPUS_TRY(job.options, apply_assumptions(engine, args.assume));
+  COPUS_TRY(job.options, apply_assumptions(engine, args.assume.value_or("")));
   return job;
 }
 
 Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>& runs,
                          Simulation& sim) {
-  JobArgs job = args.job;
-  if (job.model.empty()) {
+  const JobArgs& job = args.job;
+  if (!job.model.known()) {
     return make_error(
         "--model: missing; want a catalog name or a config.json, here or in --config");
   }
-  if (job.global_batch.empty()) job.global_batch = std::to_string(kStartBatch);
   if (!runs.empty()) {
     COPUS_TRY(sim.job, load_recorded_job(job, runs));
-  } else if (job.cluster.empty()) {
+  } else if (!job.cluster.known()) {
     return make_error(
         "--cluster: missing; want NODESxGPUSxGPU, a catalog name or a file, here or in --config");
   } else {
@@ -124,9 +105,9 @@ Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>
 Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
   Scenario& scenario = sim.scenario;
   scenario.start_batch = sim.job.global_batch;
-  std::string range = args.policy.batch_range;
-  if (range.empty()) range = fmt::format("{}:{}", scenario.start_batch, 64 * scenario.start_batch);
-  COPUS_TRY(const BatchRange batches, resolve_batch_range(range, scenario.start_batch));
+  const BatchRange batches =
+      args.policy.decisions.batches.value_or({scenario.start_batch, 64 * scenario.start_batch});
+  COPUS_TRY_VOID(check_batch_range(batches, scenario.start_batch));
   sim.batches = batch_ladder(batches.lowest, batches.highest);
   sim.batches.push_back(scenario.start_batch);
   std::sort(sim.batches.begin(), sim.batches.end());
@@ -136,8 +117,8 @@ Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
   request.seq_len = sim.job.seq_len;
   request.batches = sim.batches;
   PartialPlan space;
-  if (!args.policy.fix.empty()) {
-    COPUS_TRY(space, load_partial_plan(args.policy.fix, "--fix"));
+  if (args.policy.fix.known()) {
+    COPUS_TRY(space, load_partial_plan(*args.policy.fix, "--fix"));
   }
   request.spaces = {space};
   scenario.candidates =
@@ -163,16 +144,11 @@ Result<void> resolve_published_world(const CompareArgs& args, Simulation& sim) {
   World& world = sim.scenario.world;
   world.curve = kaplan_curve(sim.job.model, sim.job.seq_len);
   world.law.base_batch = static_cast<double>(sim.job.global_batch);
-  if (args.law == "lr-aware") {
-    world.law.lr_exponent = 0.5;
-  } else if (!args.law.empty() && args.law != "critical-batch") {
-    return make_error("--law: got {}; want critical-batch or lr-aware", shortened(args.law, 40));
-  }
+  if (*args.world.law == "lr-aware") world.law.lr_exponent = 0.5;
   const double believed = sim.scenario.controller.policy.calibration;
-  COPUS_TRY(world.calibration,
-            number(args.true_calibration, "--true-calibration", believed, 1e-3, 1e6));
-  COPUS_TRY(sim.step_error, number(args.step_error, "--step-error", 0, 0, 2));
-  COPUS_TRY(sim.losses, resolve_losses(args.losses, world.curve));
+  world.calibration = args.world.true_calibration.value_or(believed);
+  sim.step_error = *args.world.step_error;
+  COPUS_TRY(sim.losses, resolve_losses(args.losses.value_or({}), world.curve));
   sim.assume(
       "loss and critical batch by Kaplan et al. 2020: from {:.2f}, with a floor of {:.2f}; "
       "critical batch {} at a loss of {:g}",
@@ -188,12 +164,11 @@ Result<void> resolve_published_world(const CompareArgs& args, Simulation& sim) {
 
 Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<RecordedRun>& runs,
                                     Simulation& sim) {
-  for (const auto& [flag, value] :
-       {std::pair("--law", &args.law), std::pair("--true-calibration", &args.true_calibration),
-        std::pair("--step-error", &args.step_error)}) {
-    if (!value->empty())
-      return make_error("{}: got {} with --from; want one of the two: recorded runs say it", flag,
-                        *value);
+  for (const AnyOption* option : std::initializer_list<const AnyOption*>{
+           &args.world.law, &args.world.true_calibration, &args.world.step_error}) {
+    if (!option->given()) continue;
+    return make_error("{}: got {} with --from; want one of the two: recorded runs say it",
+                      option->flag(), spelled(option->value()).front());
   }
   COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
                                                    sim.scenario.controller.policy.calibration));
@@ -206,7 +181,7 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
                      return sim.scenario.world.step_time(a) < sim.scenario.world.step_time(b);
                    });
   const LossCurve& curve = sim.scenario.world.curve;
-  COPUS_TRY(sim.losses, resolve_losses(args.losses, curve));
+  COPUS_TRY(sim.losses, resolve_losses(args.losses.value_or({}), curve));
   sim.assume(
       "as {} recorded run{} show: loss from {:.2f} to {:.2f}, progress to a loss {:.0f}% apart; "
       "progress of a step 1/(1 + (Bcrit/B)^{:.2f})^(1/{:.2f}), critical batch {} at a loss of "
@@ -219,15 +194,15 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
   return {};
 }
 
-Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
+void resolve_rest_of_world(const WorldArgs& args, Simulation& sim) {
   World& world = sim.scenario.world;
-  COPUS_TRY(world.noise_rank, number(args.noise_rank, "--noise-rank", world.noise_rank, 2, 1e12));
+  world.noise_rank = *args.noise_rank;
   sim.assume(
       "critical batch / noise scale: {:.3g} in truth, {:.3g} believed; gradient noise of rank {}; "
       "step times off by {:.0f}% from layout to layout, {:.0f}% from step to step",
       world.calibration, sim.scenario.controller.policy.calibration, human_count(world.noise_rank),
       100 * sim.step_error, 100 * world.step_jitter);
-  COPUS_TRY(const Seconds pause, duration(args.pause, "--pause", Seconds()));
+  const Seconds pause = args.pause.value_or(Seconds());
   const StateBytes state = {element_bytes(sim.job.options), optimizer_bytes(sim.job.options)};
   world.pause = [model = sim.job.model, cluster = sim.job.cluster, state, pause](
                     const Configuration& from, const Configuration& to) {
@@ -238,10 +213,10 @@ Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
              pause > Seconds() ? "for " + human_seconds(pause)
                                : std::string("as the reshard model predicts: bytes over links"));
   FailureOptions& f = world.failures;
-  COPUS_TRY(f.between, duration(args.failures_every, "--failures-every", Seconds()));
-  COPUS_TRY(f.checkpoint_every, duration(args.save_every, "--save-every", f.checkpoint_every));
-  COPUS_TRY(f.checkpoint, duration(args.save_cost, "--save-cost", f.checkpoint));
-  COPUS_TRY(f.restart, duration(args.restart, "--restart", f.restart));
+  f.between = args.failures_every.value_or(f.between);
+  f.checkpoint_every = *args.save_every;
+  f.checkpoint = args.save_cost.value_or(f.checkpoint);
+  f.restart = *args.restart;
   if (f.between > Seconds()) {
     sim.assume(
         "a failure every {} on average, {} to restart, a checkpoint every {} that holds the run up "
@@ -249,7 +224,6 @@ Result<void> resolve_rest_of_world(const CompareArgs& args, Simulation& sim) {
         human_seconds(f.between), human_seconds(f.restart), human_seconds(f.checkpoint_every),
         human_seconds(f.checkpoint));
   }
-  return {};
 }
 
 }  // namespace
@@ -261,12 +235,12 @@ Result<Simulation> resolve_simulation(const CompareArgs& args) {
   // What is maximised is what the world rewards, unless said otherwise.
   PolicyOptions& policy = sim.scenario.controller.policy;
   if (runs.empty())
-    policy.kind = args.law == "lr-aware" ? GoodputKind::kLrAware : GoodputKind::kPlain;
+    policy.kind = *args.world.law == "lr-aware" ? GoodputKind::kLrAware : GoodputKind::kPlain;
   COPUS_TRY_VOID(resolve_policy(args.policy, sim.scenario.controller));
   COPUS_TRY_VOID(resolve_candidates(args, sim));
   COPUS_TRY_VOID(runs.empty() ? resolve_published_world(args, sim)
                               : resolve_recorded_world(args, runs, sim));
-  COPUS_TRY_VOID(resolve_rest_of_world(args, sim));
+  resolve_rest_of_world(args.world, sim);
   sim.assume("copus maximises {} Goodput; a change of layout has to gain {:g}%, one of batch {:g}%",
              to_string(policy.kind), 100 * policy.margin, 100 * policy.batch_margin);
   return sim;

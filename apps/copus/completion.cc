@@ -1,79 +1,96 @@
 // copus completion: a shell's completion script, written from the commands themselves so that it
 // cannot fall behind.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <memory>
+#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
+#include "copus/base/text.h"
 #include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 
 namespace copus {
 namespace {
 
-// The flags, and the names and flags of the commands below.
-std::string words_of(const CLI::App& command) {
-  std::string words;
-  const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " ") + word; };
-  for (const CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) {
-    add(below->get_name());
-    if (const std::string inner = words_of(*below); !inner.empty()) add(inner);
+// Values that are known, by flag: of the options that take one of a few, whatever the command.
+std::map<std::string, std::set<std::string>> values_by_flag(const CommandLine& line) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const Command& command : line.commands()) {
+    for (const AnyOption* option : command.args->options()) {
+      if (option->is_positional() || option->form().choices.empty()) continue;
+      values[option->flag()].insert(option->form().choices.begin(), option->form().choices.end());
+    }
   }
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) add("--" + name);
+  const auto add = [&](const char* flag, const std::vector<std::string>& names) {
+    values[flag].insert(names.begin(), names.end());
+  };
+  add("--model", catalog_model_names());
+  add("--cluster", catalog_cluster_names());
+  add("--framework", framework_names());
+  return values;
+}
+
+// The words that may follow each command's name: the commands below it, and flags.
+std::map<std::string, std::set<std::string>> words_by_command(CommandLine& line) {
+  std::map<std::string, std::set<std::string>> words;
+  for (const std::string& name : shown_commands(line.app())) words[name].insert("--help");
+  for (const Command& command : line.commands()) {
+    const std::vector<std::string_view> path = split(command.path, ' ');
+    const auto found = words.find(std::string(path[0]));
+    if (found == words.end()) continue;
+    if (path.size() > 1) found->second.insert(std::string(path[1]));
+    for (const AnyOption* option : command.args->options()) {
+      if (!option->is_positional()) found->second.insert(option->flag());
+    }
   }
   return words;
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
-std::string bash_script(const CLI::App& app) {
-  std::string commands, cases;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands += (commands.empty() ? "" : " ") + command->get_name();
-    cases += fmt::format("    {}) words=\"{}\" ;;\n", command->get_name(), words_of(*command));
+std::string bash_script(CommandLine& line) {
+  std::string cases, values;
+  for (const auto& [command, words] : words_by_command(line)) {
+    cases += fmt::format("    {}) words=\"{}\" ;;\n", command, fmt::join(words, " "));
   }
+  for (const auto& [flag, known] : values_by_flag(line)) {
+    values += fmt::format("    {}) words=\"{}\" ;;\n", flag, fmt::join(known, " "));
+  }
+  const std::string commands = fmt::format("{}", fmt::join(shown_commands(line.app()), " "));
   return fmt::format(
       "_copus() {{\n"
       "  local words previous=\"${{COMP_WORDS[COMP_CWORD-1]}}\" "
       "current=\"${{COMP_WORDS[COMP_CWORD]}}\"\n"
       "  case \"${{COMP_WORDS[1]}}\" in\n{}    *) words=\"{}\" ;;\n  esac\n"
       "  if [ \"$COMP_CWORD\" = 1 ]; then words=\"{} --help --version\"; fi\n"
-      "  case \"$previous\" in\n"
-      "    --model) words=\"{}\" ;;\n"
-      "    --cluster) words=\"{}\" ;;\n"
-      "    --precision) words=\"bf16 fp16 fp8 fp32\" ;;\n"
-      "    --framework) words=\"{}\" ;;\n"
-      "    --emit) words=\"megatron\" ;;\n"
-      "  esac\n"
+      "  case \"$previous\" in\n{}  esac\n"
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\"))\n"
       "}}\n"
       "complete -F _copus copus\n",
-      cases, commands, commands, join(catalog_model_names()), join(catalog_cluster_names()),
-      join(framework_names()));
+      cases, commands, commands, values);
 }
+
+struct CompletionArgs : OptionGroup {
+  Option<std::string> shell{this, "shell", word({"bash", "zsh"}),
+                            "whose script is printed; zsh's goes through bashcompinit", "bash"};
+};
 
 }  // namespace
 
-void add_completion_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("completion", "Print the completion script of a shell");
-  auto shell = std::make_shared<std::string>("bash");
-  command->add_option("shell", *shell, "bash, or zsh (through bashcompinit)");
-  command->footer("Example: eval \"$(copus completion bash)\"");
-  command->callback([shell, &app, &exit_code] {
-    if (*shell == "bash") {
-      fmt::print("{}", bash_script(app));
-    } else if (*shell == "zsh") {
-      fmt::print("autoload -U +X bashcompinit && bashcompinit\n{}", bash_script(app));
-    } else {
-      exit_code = report(make_error("completion: got {}; want bash or zsh", *shell));
-    }
-  });
+void add_completion_command(CommandLine& line) {
+  line.add<CompletionArgs>(
+      {"completion", "Print the completion script of a shell", "eval \"$(copus completion bash)\""},
+      [&line](const CompletionArgs& args) {
+        if (*args.shell == "zsh") {
+          fmt::print("autoload -U +X bashcompinit && bashcompinit\n");
+        }
+        fmt::print("{}", bash_script(line));
+        return kOk;
+      });
 }
 
 }  // namespace copus

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "apps/copus/byte_progress.h"
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
@@ -23,16 +25,25 @@ namespace {
 
 constexpr std::int64_t kMaxBuiltinBytes = std::int64_t{1} << 30U;
 
-struct DataArgs {
-  std::vector<std::string> inputs;
-  std::string output;
-  std::string tokenizer = "bytes";
-  std::string split = "none";
-  std::string builtin;
-  std::string inspect;
-  bool append_eod = false;
-  bool force = false;
-  bool json = false;
+struct DataArgs : OptionGroup {
+  Option<std::vector<std::string>> inputs{this, "--input", list_of(text("FILE")),
+                                          "files of text, in this order; - is standard input"};
+  Option<std::int64_t> builtin{this, "--builtin", integer(1, kMaxBuiltinBytes),
+                               "write this many bytes of the builtin corpus"};
+  Option<std::string> inspect{this, "--inspect", text("FILE"),
+                              "a token file or text: type, tokens, documents, the first tokens"};
+  Option<std::string> output{
+      this, "--output", text("PREFIX|FILE"),
+      "prefix of the .bin and .idx to write; with --builtin, the file (- to print)",
+      Otherwise{"required to write"}};
+  Option<std::string> tokenizer{this, "--tokenizer", text("bytes|FILE"),
+                                "bytes, or the path of a SentencePiece model", "bytes"};
+  Option<DocumentSplit> split{this, "--split-documents", one_of(kDocumentSplits),
+                              "where documents begin inside a file", DocumentSplit::kNone};
+  Option<bool> append_eod{this, "--append-eod", flag(),
+                          "end each document in the tokenizer's end token (of bytes: 0)", false};
+  Option<bool> force{this, "--force", flag(), "replace the output if it exists", false};
+  Option<bool> json{this, "--json", flag(), "print JSON", false};
 };
 
 bool exists(const std::string& path) {
@@ -54,30 +65,28 @@ double total_size(const std::vector<std::string>& inputs) {
 }
 
 int run_tokenize(const DataArgs& args) {
-  const Result<DocumentSplit> split = parse_document_split(args.split);
-  if (!split) return report(split.error());
-  const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(args.tokenizer);
+  const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(*args.tokenizer);
   if (!tokenizer) return report(tokenizer.error());
-  const std::string prefix = token_file_prefix(args.output);
-  ByteProgress progress(total_size(args.inputs));
+  const std::string prefix = token_file_prefix(*args.output);
+  ByteProgress progress(total_size(*args.inputs));
   TokenizeOptions options;
-  options.split = *split;
-  options.append_end = args.append_eod;
-  options.overwrite = args.force;
+  options.split = *args.split;
+  options.append_end = *args.append_eod;
+  options.overwrite = *args.force;
   options.progress = [&](std::int64_t bytes) { progress(bytes); };
-  const Result<TokenizeTotals> totals = tokenize_files(args.inputs, **tokenizer, prefix, options);
+  const Result<TokenizeTotals> totals = tokenize_files(*args.inputs, **tokenizer, prefix, options);
   progress.clear();
   if (!totals) return report(totals.error());
-  if (*split == DocumentSplit::kBlankLine &&
-      totals->documents <= static_cast<std::int64_t>(args.inputs.size())) {
+  if (*args.split == DocumentSplit::kBlankLine &&
+      totals->documents <= static_cast<std::int64_t>(args.inputs->size())) {
     to_stderr(
         "copus: --split-documents: nothing to split at was found; a line is blank when it is "
         "empty, without a space in it\n");
   }
-  if (args.json) {
+  if (*args.json) {
     Json json;
     json["output"] = prefix;
-    json["tokenizer"] = args.tokenizer;
+    json["tokenizer"] = *args.tokenizer;
     json["vocab"] = (*tokenizer)->vocab();
     json["dtype"] = totals->dtype;
     json["text_bytes"] = totals->bytes;
@@ -93,34 +102,34 @@ int run_tokenize(const DataArgs& args) {
 }
 
 int run_builtin(const DataArgs& args) {
-  const Result<std::int64_t> bytes = parse_integer(args.builtin, "--builtin", 1, kMaxBuiltinBytes);
-  if (!bytes) return report(bytes.error());
-  if (args.output != "-" && exists(args.output) && !args.force) {
-    return report(make_error("{}: exists; want another output, or --force", args.output));
+  const std::int64_t bytes = *args.builtin;
+  const std::string& output = *args.output;
+  if (output != "-" && exists(output) && !*args.force) {
+    return report(make_error("{}: exists; want another output, or --force", output));
   }
-  const std::string text = builtin_corpus(static_cast<std::size_t>(*bytes));
-  if (const Result<void> written = write_file(args.output, text); !written) {
+  const std::string text = builtin_corpus(static_cast<std::size_t>(bytes));
+  if (const Result<void> written = write_file(output, text); !written) {
     return report(written.error());
   }
-  if (args.output == "-") return kOk;  // the text alone, for a pipe
-  if (args.json) {
+  if (output == "-") return kOk;  // the text alone, for a pipe
+  if (*args.json) {
     Json json;
-    json["output"] = args.output;
-    json["text_bytes"] = *bytes;
+    json["output"] = output;
+    json["text_bytes"] = bytes;
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("{}: {} bytes of the builtin corpus\n", args.output, *bytes);
+    fmt::print("{}: {} bytes of the builtin corpus\n", output, bytes);
   }
   return kOk;
 }
 
 int run_inspect(const DataArgs& args) {
   constexpr std::int64_t kShown = 16;
-  const Result<TokenFile> file = TokenFile::open(args.inspect);
+  const Result<TokenFile> file = TokenFile::open(*args.inspect);
   if (!file) return report(file.error());
   std::vector<std::int64_t> first(static_cast<std::size_t>(std::min(kShown, file->size())));
   file->read(0, first);
-  if (args.json) {
+  if (*args.json) {
     Json json;
     json["file"] = file->name();
     json["dtype"] = file->dtype();
@@ -136,62 +145,38 @@ int run_inspect(const DataArgs& args) {
   return kOk;
 }
 
-int run(const DataArgs& args) {
-  const int asked = (args.inputs.empty() ? 0 : 1) + (args.builtin.empty() ? 0 : 1) +
-                    (args.inspect.empty() ? 0 : 1);
+int run_data(const DataArgs& args) {
+  const int asked = (args.inputs.given() ? 1 : 0) + (args.builtin.given() ? 1 : 0) +
+                    (args.inspect.given() ? 1 : 0);
   if (asked != 1) {
     return report(make_error("data: got {} of --input, --builtin and --inspect; want one",
                              asked == 0   ? "none"
                              : asked == 2 ? "two"
                                           : "all"));
   }
-  if (!args.inspect.empty()) {
-    if (!args.output.empty()) {
+  if (args.inspect.given()) {
+    if (args.output.given()) {
       return report(make_error("--output: got {} with --inspect, which writes nothing; want one",
-                               args.output));
+                               *args.output));
     }
     return run_inspect(args);
   }
-  if (args.output.empty()) {
+  if (!args.output.given()) {
     return report(make_error(
         "--output: got none; want {}",
-        args.builtin.empty() ? "a prefix, as x for x.bin and x.idx" : "a file for the text"));
+        args.builtin.given() ? "a file for the text" : "a prefix, as x for x.bin and x.idx"));
   }
-  return args.builtin.empty() ? run_tokenize(args) : run_builtin(args);
+  return args.builtin.given() ? run_builtin(args) : run_tokenize(args);
 }
 
 }  // namespace
 
-void add_data_command(CLI::App& app, int& exit_code) {
-  auto args = std::make_shared<DataArgs>();
-  CLI::App* command = app.add_subcommand(
-      "data", "Turn text into token files, write the builtin corpus, or look into a token file");
-  command->add_option("--input", args->inputs, "files of text, in this order; - is standard input")
-      ->check(not_empty());
-  command
-      ->add_option("--output", args->output,
-                   "prefix of the .bin and .idx to write; with --builtin, the file (- to print)")
-      ->check(not_empty());
-  command
-      ->add_option("--tokenizer", args->tokenizer,
-                   "bytes, or the path of a SentencePiece model (default: bytes)")
-      ->check(not_empty());
-  command
-      ->add_option("--split-documents", args->split,
-                   "where a file's documents begin: none, blank-line or line (default: none)")
-      ->check(not_empty());
-  command->add_flag("--append-eod", args->append_eod,
-                    "end each document in the tokenizer's end token (of bytes: 0)");
-  command->add_option("--builtin", args->builtin, "write this many bytes of the builtin corpus")
-      ->check(not_empty());
-  command->add_option("--inspect", args->inspect, "show what is in a token file, or in text")
-      ->check(not_empty());
-  command->add_flag("--force", args->force, "replace the output if it exists");
-  command->add_flag("--json", args->json, "print JSON");
-  command->footer(
-      "Example: copus data --input book.txt news.txt --split-documents blank-line --append-eod "
-      "--output corpus");
-  command->callback([args, &exit_code] { exit_code = run(*args); });
+void add_data_command(CommandLine& line) {
+  line.add<DataArgs>(
+      {"data", "Turn text into token files, write the builtin corpus, or look into a token file",
+       "copus data --input book.txt news.txt --split-documents blank-line --append-eod --output "
+       "corpus"},
+      run_data);
 }
 
 }  // namespace copus

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
@@ -34,12 +36,11 @@ std::vector<std::string> own_command(int argc, char** argv) {
 copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
   CLI::App* at = &app;
   for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
-    std::vector<std::string> names;
     CLI::App* next = nullptr;
     for (CLI::App* command : at->get_subcommands([](CLI::App*) { return true; })) {
-      names.push_back(command->get_name());
       if (command->get_name() == argv[i]) next = command;
     }
+    const std::vector<std::string> names = copus::shown_commands(*at);
     if (names.empty()) return {};
     if (next == nullptr) {
       return copus::make_error("{}: got {}; want {}", i == 1 ? "command" : at->get_name(), argv[i],
@@ -74,31 +75,28 @@ int main(int argc, char** argv) {
     }
     copus::set_catalog_dir(dir);
   }
-  const std::vector<std::string> command_line = own_command(argc, argv);
-  // Completion lists the options of all commands.
   const std::string_view wanted = argc > 1 ? argv[1] : "";
-  if (wanted == "train" || wanted == "completion") copus::become_engine(command_line);
   if (wanted != "train") copus::print_to_whoever_reads();  // training asks whether it is a terminal
-  int exit_code = copus::kOk;
-  CLI::App app{"Copus lays the training of an LLM out over a cluster."};
+  copus::CommandLine line(own_command(argc, argv));
+  CLI::App& app = line.app();
   app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
-  app.require_subcommand(1);
   app.footer(
       "Example: copus plan --model llama-3-70b --cluster 64x8xH100-80GB-SXM --global-batch 1024");
-  copus::add_plan_command(app, exit_code);
-  copus::add_predict_command(app, exit_code);
-  copus::add_traffic_command(app, exit_code);
-  copus::add_validate_command(app, exit_code);
-  copus::add_data_command(app, exit_code);
-  copus::add_train_command(app, exit_code, command_line);
-  copus::add_compare_command(app, exit_code, command_line);
-  copus::add_checkpoint_command(app, exit_code);
-  copus::add_completion_command(app, exit_code);
+  copus::add_plan_command(line);
+  copus::add_predict_command(line);
+  copus::add_traffic_command(line);
+  copus::add_validate_command(line);
+  copus::add_data_command(line);
+  copus::add_train_command(line);
+  copus::add_compare_command(line);
+  copus::add_checkpoint_command(line);
+  copus::add_completion_command(line);
+  copus::add_options_command(line);
   if (const auto known = check_commands(app, argc, argv); !known) {
     return copus::report(known.error());
   }
   try {
-    app.parse(argc, argv);
+    return answered(line.run_command(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       std::ostringstream text;
@@ -112,5 +110,4 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {  // such as standard output that cannot be written
     return copus::report(copus::make_error("{}", error.what()));
   }
-  return answered(exit_code);
 }

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
@@ -23,14 +25,42 @@ constexpr double kNearTie = 0.03;
 constexpr const char* kCutByWork =
     "Stages are cut by work, inside layers too: for an engine that does so.";
 
-struct PlanArgs {
-  JobArgs job;
-  std::string fix;
-  std::string micro_batches;
-  std::string top;
-  bool variants = false;
-  std::string sweep_batch;
-  std::string emit;
+struct BatchSweep {
+  std::int64_t from = 0, to = 0;
+};
+
+// "16:4096".
+Values<BatchSweep> batch_sweep() {
+  return single<BatchSweep>(
+      "FROM:TO",
+      [](const std::string& text, const std::string& field) -> Result<BatchSweep> {
+        const std::vector<std::string_view> ends = split(text, ':');
+        if (ends.size() != 2)
+          return make_error("{}: got '{}'; want FROM:TO, as 16:4096", field, text);
+        BatchSweep sweep;
+        COPUS_TRY(sweep.from, parse_integer(ends[0], field + " FROM", 1, kMaxGlobalBatch));
+        COPUS_TRY(sweep.to, parse_integer(ends[1], field + " TO", 1, kMaxGlobalBatch));
+        if (sweep.to < sweep.from) return make_error("{}: got {}; want FROM <= TO", field, text);
+        return sweep;
+      },
+      [](const BatchSweep& sweep) -> Json { return fmt::format("{}:{}", sweep.from, sweep.to); });
+}
+
+struct PlanArgs : OptionGroup {
+  JobArgs job{this, Required()};
+  Option<std::string> fix{this, "--fix", text("PLAN|FILE"),
+                          "a partial plan, as zero=0,cp=1: what it states stays, the rest is "
+                          "searched"};
+  Option<std::int64_t> micro_batches{
+      this, "--micro-batches", integer(1, kMaxGlobalBatch),
+      "pin the micro-batches per step and replica (steps of gradient accumulation)"};
+  Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many to print", 10};
+  Option<bool> variants{this, "--variants", flag(),
+                        "rank every variant, not the best of each (tp, cp, ep, pp, dp)", false};
+  Option<BatchSweep> sweep_batch{this, "--sweep-batch", batch_sweep(),
+                                 "the best plan at FROM, 2 FROM, ... up to TO, in one table"};
+  Option<std::string> emit{this, "--emit", word({"megatron"}),
+                           "print the best plan as Megatron-LM's launch flags, and nothing else"};
 };
 
 std::vector<std::string> table_row(std::string label, const StepModel& model,
@@ -166,29 +196,16 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
   }
 }
 
-// "16:4096" -> 16, 32, …, 4096.
-Result<std::vector<std::int64_t>> parse_sweep(const std::string& text) {
-  const std::vector<std::string_view> ends = split(text, ':');
-  if (ends.size() != 2)
-    return make_error("--sweep-batch: got '{}'; want FROM:TO, as 16:4096", text);
-  COPUS_TRY(const std::int64_t from,
-            parse_integer(ends[0], "--sweep-batch FROM", 1, kMaxGlobalBatch));
-  COPUS_TRY(const std::int64_t to, parse_integer(ends[1], "--sweep-batch TO", 1, kMaxGlobalBatch));
-  if (to < from) return make_error("--sweep-batch: got {}; want FROM <= TO", text);
-  std::vector<std::int64_t> batches;
-  for (std::int64_t b = from; b <= to; b *= 2) batches.push_back(b);
-  return batches;
-}
-
 int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& request) {
-  const Result<std::vector<std::int64_t>> batches = parse_sweep(args.sweep_batch);
-  if (!batches) return report(batches.error());
   std::vector<std::vector<std::string>> rows;
   Json json;
   json["sweep"] = Json::array();
   std::string last_layout;
+  const BatchSweep& sweep = *args.sweep_batch;
+  Workload last = job;
   bool any = false, any_searched = false, cut_by_work = false;
-  for (const std::int64_t batch : *batches) {
+  for (std::int64_t batch = sweep.from; batch <= sweep.to; batch *= 2) {
+    last.global_batch = batch;
     const StepModel model(job.model, job.cluster, job.seq_len, batch, job.options);
     const SearchResult found = search(model, request);
     any_searched = any_searched || found.searched > 0;
@@ -214,13 +231,11 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     json["sweep"].push_back(point);
   }
   if (!any_searched) {
-    Workload last = job;
-    last.global_batch = batches->back();
     if (const Result<void> pins = check_pins(last, request); !pins) {
       return report(pins.error());
     }
   }
-  if (args.job.json) {
+  if (*args.job.json) {
     fmt::print("{}\n", json.dump(2));
   } else {
     fmt::print("{}\n\n", describe(job, "batch swept"));
@@ -234,47 +249,33 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   return any ? kOk : kAnswerIsNo;
 }
 
-int run(const PlanArgs& args) {
+void say_not_used(std::initializer_list<const AnyOption*> options, const char* by) {
+  for (const AnyOption* option : options) {
+    if (option->given()) to_stderr(fmt::format("copus: {}: not used by {}\n", option->flag(), by));
+  }
+}
+
+int run_plan(const PlanArgs& args) {
   const Result<Workload> job = load_job(args.job);
   if (!job) return report(job.error());
   SearchRequest request;
-  request.variants = args.variants;
-  const Result<std::int64_t> top =
-      parse_integer(args.top.empty() ? "10" : args.top, "--top", 1, 10'000);
-  if (!top) return report(top.error());
-  request.top = *top;
-  if (!args.fix.empty()) {
-    Result<PartialPlan> fixed = load_partial_plan(args.fix, "--fix");
+  request.variants = *args.variants;
+  request.top = *args.top;
+  if (args.fix.known()) {
+    Result<PartialPlan> fixed = load_partial_plan(*args.fix, "--fix");
     if (!fixed) return report(fixed.error());
     request.fixed = std::move(fixed).value();
   }
-  if (!args.micro_batches.empty()) {
-    const Result<std::int64_t> count =
-        parse_integer(args.micro_batches, "--micro-batches", 1, kMaxGlobalBatch);
-    if (!count) return report(count.error());
-    request.micro_batches = *count;
-  }
-  if (!args.emit.empty() && args.emit != "megatron") {
-    return report(make_error("--emit: got {}; want megatron", args.emit));
-  }
-  if (!args.emit.empty() && !args.sweep_batch.empty()) {
+  request.micro_batches = args.micro_batches.value_or(0);
+  const bool emits = args.emit.given();
+  if (emits && args.sweep_batch.given()) {
     return report(make_error("--emit: got it with --sweep-batch; want one of the two"));
   }
-  if (!args.sweep_batch.empty()) {
-    for (const auto& [option, given] : {std::pair{"--global-batch", !args.job.global_batch.empty()},
-                                        {"--top", !args.top.empty()},
-                                        {"--variants", args.variants}}) {
-      if (given) to_stderr(fmt::format("copus: {}: not used by --sweep-batch\n", option));
-    }
+  if (args.sweep_batch.given()) {
+    say_not_used({&args.job.global_batch, &args.top, &args.variants}, "--sweep-batch");
     return run_sweep(args, *job, request);
   }
-
-  for (const auto& [option, given] :
-       {std::pair{"--top", !args.top.empty()}, {"--variants", args.variants}}) {
-    if (given && !args.emit.empty()) {
-      to_stderr(fmt::format("copus: {}: not used by --emit, which prints the best\n", option));
-    }
-  }
+  if (emits) say_not_used({&args.top, &args.variants}, "--emit, which prints the best");
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
   bool progress_shown = false;
   if (isatty(STDERR_FILENO) != 0) {
@@ -290,7 +291,7 @@ int run(const PlanArgs& args) {
     if (!pins) return report(pins.error());
   }
   if (found.plans.empty()) {
-    if (args.job.json) {
+    if (*args.job.json) {
       Json json;
       json["plans"] = Json::array();
       json["searched"] = found.searched;
@@ -303,11 +304,11 @@ int run(const PlanArgs& args) {
     }
     return kAnswerIsNo;
   }
-  if (!args.emit.empty()) {
+  if (emits) {
     const Result<std::vector<std::string>> flags = megatron_args(
         job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
     if (!flags) return report(flags.error());
-    if (args.job.json) {
+    if (*args.job.json) {
       Json json;
       json["megatron_args"] = argument_words(*flags);
       fmt::print("{}\n", json.dump(2));
@@ -317,7 +318,7 @@ int run(const PlanArgs& args) {
     return kOk;
   }
   const std::optional<RankedPlan> usual = megatron_heuristic(model, request);
-  if (args.job.json) {
+  if (*args.job.json) {
     Json json;
     json["plans"] = Json::array();
     for (const RankedPlan& entry : found.plans)
@@ -336,32 +337,11 @@ int run(const PlanArgs& args) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, int& exit_code) {
-  auto args = std::make_shared<PlanArgs>();
-  CLI::App* command =
-      app.add_subcommand("plan", "Search the best layout for a model, a cluster and a batch");
-  add_job_options(*command, args->job);
-  command->add_option("--fix", args->fix, "pin parts of the plan: zero=0,cp=1")->check(not_empty());
-  command
-      ->add_option("--micro-batches", args->micro_batches,
-                   "pin the micro-batches per step and replica (steps of gradient accumulation)")
-      ->check(not_empty());
-  command->add_option("--top", args->top, "how many to print (default: 10)")->check(not_empty());
-  command->add_flag("--variants", args->variants,
-                    "rank every variant, not the best of each layout");
-  command
-      ->add_option("--sweep-batch", args->sweep_batch,
-                   "FROM:TO, doubling: the best layout at each batch")
-      ->check(not_empty());
-  command
-      ->add_option("--emit", args->emit,
-                   "megatron: print the best plan as Megatron-LM's launch flags")
-      ->check(not_empty());
-  command->footer(
-      "Example: copus plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 "
-      "--sweep-batch 16:512 --fix "
-      "zero=0,recompute=none");
-  command->callback([args, &exit_code] { exit_code = run(*args); });
+void add_plan_command(CommandLine& line) {
+  line.add<PlanArgs>({"plan", "Search the best layout for a model, a cluster and a batch",
+                      "copus plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 "
+                      "--sweep-batch 16:512 --fix zero=0,recompute=none"},
+                     run_plan);
 }
 
 }  // namespace copus

@@ -1,10 +1,11 @@
 // copus predict: one plan, priced.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "apps/copus/trace.h"
 #include "copus/base/text.h"
@@ -12,10 +13,14 @@
 namespace copus {
 namespace {
 
-struct PredictArgs {
-  JobArgs job;
-  std::string plan;
-  std::string trace;
+struct PredictArgs : OptionGroup {
+  JobArgs job{this, Required()};
+  Option<std::string> plan{this, "--plan", text("PLAN|FILE"),
+                           "tp=2,pp=4,... or a plan.json; what is not stated is 1, dp what is left "
+                           "of the cluster",
+                           Required()};
+  Option<std::string> trace{this, "--trace", text("FILE"),
+                            "write the step's timeline for Perfetto to this file"};
 };
 
 // What would bring the worst rank under its capacity, the largest part first.
@@ -69,24 +74,25 @@ void print_text(const Workload& job, const StepModel& model, const ParallelPlan&
   }
 }
 
-int run(const PredictArgs& args) {
-  if (const auto one = check_output_paths({{"--trace", args.trace}}, args.job.json); !one) {
+int run_predict(const PredictArgs& args) {
+  const std::string trace_file = args.trace.value_or("");
+  if (const auto one = check_output_paths({{"--trace", trace_file}}, *args.job.json); !one) {
     return report(one.error());
   }
   const Result<Workload> job = load_job(args.job);
   if (!job) return report(job.error());
-  const Result<ParallelPlan> plan = load_plan(args.plan, *job);
+  const Result<ParallelPlan> plan = load_plan(*args.plan, *job);
   if (!plan) return report(plan.error());
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
   const StepEstimate estimate = model.predict(*plan);
-  if (!args.trace.empty()) {
+  if (!trace_file.empty()) {
     const Result<std::string> trace = step_trace(model, *plan, estimate);
     if (!trace) return report(trace.error());
-    if (const Result<void> written = write_file(args.trace, *trace); !written)
+    if (const Result<void> written = write_file(trace_file, *trace); !written)
       return report(written.error());
-    if (args.trace == "-") return kOk;  // the trace alone, for a pipe
+    if (trace_file == "-") return kOk;  // the trace alone, for a pipe
   }
-  if (args.job.json) {
+  if (*args.job.json) {
     Json json;
     json["plan"] = plan_to_json(*plan);
     json["estimate"] = estimate_to_json(model, estimate);
@@ -94,32 +100,20 @@ int run(const PredictArgs& args) {
     fmt::print("{}\n", json.dump(2));
   } else {
     print_text(*job, model, *plan, estimate);
-    if (!args.trace.empty())
-      fmt::print("timeline written to {}; open it at ui.perfetto.dev\n", args.trace);
+    if (!trace_file.empty())
+      fmt::print("timeline written to {}; open it at ui.perfetto.dev\n", trace_file);
   }
   return kOk;
 }
 
 }  // namespace
 
-void add_predict_command(CLI::App& app, int& exit_code) {
-  auto args = std::make_shared<PredictArgs>();
-  CLI::App* command =
-      app.add_subcommand("predict", "Price one plan: time, memory and communication of a step");
-  add_job_options(*command, args->job);
-  command
-      ->add_option("--plan", args->plan,
-                   "tp=2,pp=4,dp=1,cp=1,ep=1,vp=1,micro_batch=1,zero=1,recompute=none,sp=1 or a "
-                   "plan.json; dp defaults to "
-                   "what is left of the cluster")
-      ->required();
-  command->add_option("--trace", args->trace, "write the step's timeline for Perfetto to this file")
-      ->check(not_empty());
-  command->footer(
-      "Example: copus predict --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 "
-      "--plan "
-      "tp=8,pp=4,zero=1,sp=1 --trace step.json");
-  command->callback([args, &exit_code] { exit_code = run(*args); });
+void add_predict_command(CommandLine& line) {
+  line.add<PredictArgs>(
+      {"predict", "Price one plan: time, memory and communication of a step",
+       "copus predict --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 --plan "
+       "tp=8,pp=4,zero=1,sp=1 --trace step.json"},
+      run_predict);
 }
 
 }  // namespace copus

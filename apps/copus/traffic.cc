@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "copus/base/text.h"
 #include "copus/tuner/traffic_pattern.h"
@@ -16,14 +16,23 @@
 namespace copus {
 namespace {
 
-struct TrafficArgs {
-  JobArgs job;
-  std::string plan;
-  std::string skew = "0";
-  std::string gpu = "0";
-  std::string csv;
-  std::string pattern;
-  std::string svg;
+struct TrafficArgs : OptionGroup {
+  JobArgs job{this, Required()};
+  Option<std::string> plan{this, "--plan", text("PLAN|FILE"),
+                           "tp=2,pp=4,... or a plan.json; dp defaults to what is left of the "
+                           "cluster",
+                           Required()};
+  Option<double> skew{this, "--skew", number(0, kMaxSkew),
+                      "of the experts' gate: popularity of expert i is (i+1)^-skew; 0: balanced",
+                      0};
+  Option<std::int64_t> gpu{this, "--gpu", integer(0, kMaxGpus - 1),
+                           "whose pattern in time is shown", 0};
+  Option<std::string> csv{this, "--csv", text("FILE"),
+                          "write the matrix: source,destination,dimension,bytes"};
+  Option<std::string> pattern{this, "--pattern", text("FILE"),
+                              "write that GPU's bursts: start_s,end_s,dimension,bytes"};
+  Option<std::string> svg{this, "--svg", text("FILE"),
+                          "draw matrix, shares, links and pattern into this file"};
 };
 
 // What is printed, in one place for text, JSON and drawing.
@@ -70,16 +79,6 @@ constexpr LinkRow kLinkRows[] = {
 
 std::string share_text(double share) {
   return share > 0 && share < 0.0001 ? "<0.01%" : fmt::format("{:.2f}%", 100 * share);
-}
-
-Result<double> parse_skew(const std::string& text) {
-  double skew = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), skew);
-  if (failed != std::errc() || end != text.data() + text.size() ||
-      !(skew >= 0 && skew <= kMaxSkew)) {
-    return make_error("--skew: got '{}'; want 0 (a balanced gate) to {}", text, kMaxSkew);
-  }
-  return skew;
 }
 
 void print_text(const Workload& job, const ParallelPlan& plan, const Report& report, double skew) {
@@ -195,9 +194,9 @@ std::string pattern_csv(const TrafficPattern& pattern) {
 
 Result<void> write_files(const TrafficArgs& args, const Workload& job, const ParallelPlan& plan,
                          const Report& report) {
-  if (!args.csv.empty()) COPUS_TRY_VOID(write_file(args.csv, traffic_csv(report.traffic)));
-  if (!args.pattern.empty()) COPUS_TRY_VOID(write_file(args.pattern, pattern_csv(report.pattern)));
-  if (!args.svg.empty()) {
+  if (args.csv.known()) COPUS_TRY_VOID(write_file(*args.csv, traffic_csv(report.traffic)));
+  if (args.pattern.known()) COPUS_TRY_VOID(write_file(*args.pattern, pattern_csv(report.pattern)));
+  if (args.svg.known()) {
     std::string subtitle = describe(job);
     if (const auto line = subtitle.find('\n'); line != std::string::npos) {
       subtitle.replace(line, 1, "; ");
@@ -205,22 +204,27 @@ Result<void> write_files(const TrafficArgs& args, const Workload& job, const Par
     const TrafficPicture picture{
         fmt::format("Who talks to whom: {} as {}", job.model.name, short_name(plan)), subtitle,
         report.traffic, report.links, report.pattern};
-    COPUS_TRY_VOID(write_file(args.svg, traffic_svg(picture)));
+    COPUS_TRY_VOID(write_file(*args.svg, traffic_svg(picture)));
   }
   return {};
 }
 
-Result<int> run(const TrafficArgs& args) {
-  COPUS_TRY_VOID(check_output_paths(
-      {{"--csv", args.csv}, {"--pattern", args.pattern}, {"--svg", args.svg}}, args.job.json));
+Result<int> run_traffic(const TrafficArgs& args) {
+  const std::string csv = args.csv.value_or(""), pattern = args.pattern.value_or("");
+  const std::string svg = args.svg.value_or("");
+  COPUS_TRY_VOID(
+      check_output_paths({{"--csv", csv}, {"--pattern", pattern}, {"--svg", svg}}, *args.job.json));
   COPUS_TRY(const Workload job, load_job(args.job));
-  COPUS_TRY(const ParallelPlan plan, load_plan(args.plan, job));
-  COPUS_TRY(const double skew, parse_skew(args.skew));
+  COPUS_TRY(const ParallelPlan plan, load_plan(*args.plan, job));
+  const double skew = *args.skew;
   if (skew > 0 && !job.model.is_moe()) {
-    return make_error("--skew: got {} for {}; want 0, because it has no experts", args.skew,
+    return make_error("--skew: got {} for {}; want 0, because it has no experts", skew,
                       job.model.name);
   }
-  COPUS_TRY(const std::int64_t gpu, parse_integer(args.gpu, "--gpu", 0, plan.gpus() - 1));
+  const std::int64_t gpu = *args.gpu;
+  if (gpu >= plan.gpus()) {
+    return make_error("--gpu: got \"{}\"; want an integer from 0 to {}", gpu, plan.gpus() - 1);
+  }
   const StepModel step(job.model, job.cluster, job.seq_len, job.global_batch, job.options);
   Report report;
   COPUS_TRY(report.traffic, compute_traffic(step, plan, skew));
@@ -228,8 +232,8 @@ Result<int> run(const TrafficArgs& args) {
   report.pattern = traffic_pattern(step, plan, skew, gpu);
   COPUS_TRY_VOID(write_files(args, job, plan, report));
   // A file on standard output is the output.
-  if (args.csv == "-" || args.pattern == "-" || args.svg == "-") return kOk;
-  if (args.job.json) {
+  if (csv == "-" || pattern == "-" || svg == "-") return kOk;
+  if (*args.job.json) {
     fmt::print("{}\n", to_json(plan, report, skew).dump(2));
   } else {
     print_text(job, plan, report, skew);
@@ -239,30 +243,12 @@ Result<int> run(const TrafficArgs& args) {
 
 }  // namespace
 
-void add_traffic_command(CLI::App& app, int& exit_code) {
-  auto args = std::make_shared<TrafficArgs>();
-  CLI::App* command =
-      app.add_subcommand("traffic", "Show who talks to whom: bytes per GPU pair, link and moment");
-  add_job_options(*command, args->job);
-  command
-      ->add_option("--plan", args->plan,
-                   "tp=2,pp=4,… or a plan.json; dp defaults to what is left of the cluster")
-      ->required();
-  command->add_option(
-      "--skew", args->skew,
-      "of the experts' gate: popularity of expert i is (i+1)^-skew (default: 0, balanced)");
-  command->add_option("--gpu", args->gpu, "whose pattern in time is shown (default: 0)");
-  command->add_option("--csv", args->csv, "write source,destination,dimension,bytes to this file");
-  command->add_option("--pattern", args->pattern,
-                      "write start_s,end_s,dimension,bytes of that GPU to this file");
-  command->add_option("--svg", args->svg, "draw matrix, shares, links and pattern into this file");
-  command->footer(
-      "Example: copus traffic --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 "
-      "--plan tp=8,pp=4,zero=1,sp=1 --svg traffic.svg");
-  command->callback([args, &exit_code] {
-    const Result<int> done = run(*args);
-    exit_code = done ? *done : report(done.error());
-  });
+void add_traffic_command(CommandLine& line) {
+  line.add<TrafficArgs>(
+      {"traffic", "Show who talks to whom: bytes per GPU pair, link and moment",
+       "copus traffic --model llama-3-70b --cluster 8x8xH100-80GB-SXM --global-batch 128 --plan "
+       "tp=8,pp=4,zero=1,sp=1 --svg traffic.svg"},
+      run_traffic);
 }
 
 }  // namespace copus

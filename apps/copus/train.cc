@@ -1,4 +1,7 @@
-// copus train: this process is the supervisor of local ranks, or one rank of a run.
+// copus train where the engine is: this process is the supervisor of local ranks, or one rank of a
+// run.
+#include "apps/copus/train.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,13 +10,13 @@
 #include <memory>
 
 #include "apps/copus/common.h"
-#include "apps/copus/config_file.h"
-#include "apps/copus/train_args.h"
 #include "apps/copus/train_supervisor.h"
 #include "copus/base/text.h"
+#include "copus/train/comm/mesh.h"
 #include "copus/train/device/device.h"
 #include "copus/train/launch/signal_pipe.h"
 #include "copus/train/launch/supervisor.h"
+#include "copus/train/run/run.h"
 
 namespace copus {
 namespace {
@@ -40,12 +43,12 @@ void listen_to_signals() {
 
 Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
   Rendezvous rendezvous;
-  COPUS_TRY(const double timeout, collective_timeout_s(args));
-  rendezvous.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
+  rendezvous.timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(args.machine.timeout->v * 1000));
   rendezvous.rank = who.rank;
   rendezvous.world_size = who.world_size;
   rendezvous.master_address = who.master_address;
-  rendezvous.cuda = args.device == "cuda";
+  rendezvous.cuda = *args.machine.device == "cuda";
   if (who.world_size == 1) {
     rendezvous.store = local_store();
   } else if (who.rank == 0 && !who.store_is_served) {
@@ -94,8 +97,8 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
 
 Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironment& who) {
   listen_to_signals();
-  const std::string kind = args.device.empty() ? "cpu" : args.device;
-  COPUS_TRY(run.trainer.device, choose_device(kind, who.local_rank, who.local_world_size));
+  COPUS_TRY(run.trainer.device,
+            choose_device(*args.machine.device, who.local_rank, who.local_world_size));
   if (who.rank == 0) {
     const auto node =
         node_peak(run.trainer.device,
@@ -113,13 +116,13 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   own_activity = kept->get();
   GroupCache groups(rendezvous);
   std::optional<Progress> progress;
-  if (who.rank == 0) progress.emplace(args.json ? stderr : stdout);
+  if (who.rank == 0) progress.emplace(*args.json ? stderr : stdout);
   COPUS_TRY(const RunOutcome outcome,
             run_training(groups, run, progress ? &*progress : nullptr, stop_asked));
   if (outcome.reason == EndReason::kFailed) return run_failed(outcome.error);
   if (outcome.reason == EndReason::kSignal) {
     const int number = stop_signal.load();
-    if (who.rank == 0) print_outcome(outcome, run, args.json);
+    if (who.rank == 0) print_outcome(outcome, run, *args.json);
     if (!outcome.error.empty()) return run_failed(outcome.error);
     // What it was asked for is done: it can go on later as if nothing had been.
     if (outcome.saved && number != SIGINT) return kOk;
@@ -136,68 +139,28 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     return who.launcher == "copus" ? kVerdictExit : kAnswerIsNo;
   };
   if (!outcome.error.empty()) return verdict(outcome.error);
-  print_outcome(outcome, run, args.json);
+  print_outcome(outcome, run, *args.json);
   if (run.until_loss && outcome.reason != EndReason::kLoss) {
     return verdict(fmt::format("--until-loss: {} is not reached", *run.until_loss));
   }
   return kOk;
 }
 
-int run(CLI::App& command, TrainArgs& args, const std::vector<std::string>& argv) {
-  note_given(args);
-  if (!args.config.empty()) {
-    if (const Result<void> applied = apply_config(command, args.config); !applied) {
-      return report(applied.error());
-    }
-    args.checkpoint.model_given = !args.model.empty();
-  }
-  const auto environment = rank_environment(environment_variable);
-  if (!environment) return report(environment.error());
-  if (const Result<void> applied = apply_resumed_config(command, args, *environment); !applied) {
-    return report(applied.error());
-  }
-  const Result<int> ranks = wanted_ranks(args, *environment);
-  if (!ranks) return report(ranks.error());
-  const int local = *environment ? (*environment)->local_world_size : *ranks;
-  Result<RunOptions> run = resolve_run(args, *ranks, local);
-  if (!run) return report(run.error());
-  if (!run->checkpoint.resume) {
-    if (const Result<void> fresh = check_new(run->run_dir); !fresh) return report(fresh.error());
-  }
-  run->config = resolved_config(*run, args);
-  const Result<RestartOptions> restarts = resolve_restarts(args.failures, *ranks);
-  if (!restarts) return report(restarts.error());
-  if (*environment && restarts->max_restarts > 0 && (*environment)->launcher != "copus") {
-    return report(
-        make_error("--max-restarts: got {} under {}; want none: who starts ranks starts "
-                   "them again, with --resume",
-                   restarts->max_restarts, (*environment)->launcher));
-  }
-  if (!*environment && (*ranks > 1 || restarts->max_restarts > 0)) {
-    return run_supervisor(args, *run, *ranks, *restarts, argv);
+}  // namespace
+
+int train(TrainRequest request, TrainArgs& args, const std::vector<std::string>& command) {
+  if (!request.environment && (request.ranks > 1 || request.restarts.max_restarts > 0)) {
+    return run_supervisor(args, request, command.front());
   }
   // libtorch's exceptions end here.
   try {
     Result<int> code =
-        run_rank(args, std::move(run).value(), environment->value_or(RankEnvironment{}));
+        run_rank(args, std::move(request.run), request.environment.value_or(RankEnvironment{}));
     if (!code) return report(code.error());
     return *code;
   } catch (const std::exception& error) {
     return run_failed(first_line(error));
   }
-}
-
-}  // namespace
-
-void become_engine(const std::vector<std::string>&) {}
-
-void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>& argv) {
-  auto args = std::make_shared<TrainArgs>();
-  CLI::App* command = app.add_subcommand("train", "Train a model over ranks");
-  add_train_options(*command, *args);
-  command->footer(
-      "Example: copus train --model tiny --ranks 4 --plan tp=2,pp=2 --steps 200 --global-batch 32");
-  command->callback([command, args, argv, &exit_code] { exit_code = run(*command, *args, argv); });
 }
 
 }  // namespace copus

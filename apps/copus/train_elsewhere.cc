@@ -5,29 +5,21 @@
 #include <filesystem>
 
 #include "apps/copus/common.h"
+#include "apps/copus/train.h"
 
 namespace copus {
 
-void become_engine(const std::vector<std::string>& argv) {
-  const std::filesystem::path self(argv[0]);
+int train(TrainRequest /*request*/, TrainArgs& /*args*/, const std::vector<std::string>& command) {
+  const std::filesystem::path self(command.front());
   const std::string engine = (self.parent_path() / "copus-train").string();
   std::vector<char*> arguments;
-  arguments.reserve(argv.size() + 1);
-  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.reserve(command.size() + 1);
+  for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
   arguments.push_back(nullptr);
   execv(engine.c_str(), arguments.data());  // returns where there is none
-}
-
-// Reached only where become_engine() found no engine.
-void add_train_command(CLI::App& app, int& exit_code, const std::vector<std::string>&) {
-  CLI::App* command = app.add_subcommand("train", "Train a model over ranks");
-  command->set_help_flag("");
-  command->prefix_command();
-  command->callback([&exit_code] {
-    exit_code = report(make_error(
-        "train: this build has no engine (copus-train); want libtorch-dev installed, then make "
-        "build"));
-  });
+  return report(make_error(
+      "train: this build has no engine (copus-train); want libtorch-dev installed, then make "
+      "build"));
 }
 
 }  // namespace copus

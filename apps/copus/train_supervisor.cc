@@ -109,93 +109,67 @@ std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string&
 Result<SupervisorOutcome> attempt(const TrainArgs& args, const RunDirectory& directory, int ranks,
                                   const std::vector<std::string>& command,
                                   const std::string& why_again) {
-  COPUS_TRY(const double timeout_s, collective_timeout_s(args));
-  COPUS_TRY(const int port, rendezvous_port(args));
+  const Seconds timeout = *args.machine.timeout;
   COPUS_TRY(const ServedStore served,
-            serve_store(port, ranks,
-                        std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000))));
+            serve_store(static_cast<int>(args.machine.port.value_or(0)), ranks,
+                        std::chrono::milliseconds(static_cast<std::int64_t>(timeout.v * 1000))));
   SupervisorOptions options;
   options.ranks = ranks;
   options.command = command;
   options.master_port = served.port;
-  COPUS_TRY(const double grace_s, save_grace_s(args.failures));
-  options.save_grace = Seconds(grace_s);
+  options.save_grace = *args.failures.grace;
   if (!why_again.empty()) options.variables.push_back("COPUS_RESTART_WHY=" + why_again);
   options.kept_open = directory.descriptor();
   options.variables.push_back(fmt::format("{}={}", kHeldDirectory, directory.descriptor()));
-  options.stalled = Silence(activity_folder(directory.path()), Seconds(timeout_s));
+  options.stalled = Silence(activity_folder(directory.path()), timeout);
   return supervise(options);
+}
+
+std::vector<std::string> command_of(const std::string& program, const TrainArgs& args) {
+  std::vector<std::string> command = {program, "train"};
+  for (std::string& word : command_words(args, From::kCommandLine)) command.push_back(word);
+  return command;
 }
 
 // The run as its directory has it: what it has become since it was first started (its batch, its
 // layout) is not to be undone by the command line of then.
-std::vector<std::string> resuming(const TrainArgs& args, const RunOptions& run,
-                                  const std::vector<std::string>& command) {
-  std::error_code failed;
-  if (!std::filesystem::exists(run.run_dir + "/config.toml", failed)) {
-    std::vector<std::string> same = command;  // it failed before it had begun
-    set_option(same, "--resume", "");
-    return same;
-  }
-  std::vector<std::string> again = {command.front(), "train", "--resume", "--run-dir", run.run_dir};
-  if (args.json) again.emplace_back("--json");
+void ask_for_the_run_as_it_is(const TrainArgs& args, TrainArgs& again) {
+  again.run_dir.set(*args.run_dir, From::kCommandLine);
+  if (*args.json) again.json.set(true, From::kCommandLine);
   // Until a checkpoint is on these data, the last one is on others.
-  if (args.checkpoint.other_data) again.emplace_back("--other-data");
-  return again;
+  if (*args.checkpoint.other_data) again.checkpoint.other_data.set(true, From::kCommandLine);
 }
 
 // As many as are left, at the plan that is predicted to be best for them.
 void shrink(TrainerOptions trainer, const std::optional<PublishedCheckpoint>& from, int ranks,
-            std::vector<std::string>& command) {
-  set_option(command, "--ranks", std::to_string(ranks));
-  set_option(command, "--plan", "best");
+            TrainArgs& args) {
+  args.ranks.set(ranks, From::kCommandLine);
+  args.plan.set(kBestPlan, From::kCommandLine);
   if (from) {
     const Result<Manifest> manifest = read_manifest(from->folder);
     if (manifest) trainer.global_batch = manifest->global_batch;
   }
   const std::int64_t batch = nearest_batch(trainer, ranks);
   if (batch == trainer.global_batch) return;
-  set_option(command, "--global-batch", std::to_string(batch));
+  args.global_batch.set(batch, From::kCommandLine);
   say(fmt::format("no layout of {} ranks can train a batch of {}: going on with {}, the nearest",
                   ranks, trainer.global_batch, batch));
 }
 
 }  // namespace
 
-void set_option(std::vector<std::string>& command, const std::string& name,
-                const std::string& value) {
-  for (std::size_t i = 0; i < command.size();) {
-    const auto at = command.begin() + static_cast<std::ptrdiff_t>(i);
-    if (command[i] == name) {
-      const bool has_value = !value.empty() && i + 1 < command.size();
-      command.erase(at, at + (has_value ? 2 : 1));
-    } else if (command[i].starts_with(name + "=")) {
-      command.erase(at);
-    } else {
-      ++i;
-    }
-  }
-  command.push_back(name);
-  if (!value.empty()) command.push_back(value);
-}
-
-int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
-                   const RestartOptions& options, std::vector<std::string> command) {
+int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::string& program) {
+  const RunOptions& run = request.run;
+  const RestartOptions& options = request.restarts;
+  int ranks = request.ranks;
+  const Seconds timeout = *args.machine.timeout;
   // Between two attempts too.
   std::signal(SIGPIPE, SIG_IGN);
-  // What every rank would complain of, said once; the directory last, so that nothing is left by
-  // what failed.
-  const Result<double> timeout_s = collective_timeout_s(args);
-  if (!timeout_s) return report(timeout_s.error());
-  if (const Result<double> grace = save_grace_s(args.failures); !grace) {
-    return report(grace.error());
-  }
-  if (const auto port = rendezvous_port(args); !port) return report(port.error());
-  if (const auto data = open_data(run); !data) return report(data.error());
   // Held until the last attempt is over: between two of them the run is nobody else's either.
   const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume);
   if (!directory) return report(directory.error());
-  if (args.run_dir.empty()) command.insert(command.end(), {"--run-dir", run.run_dir});
+  args.run_dir.set(run.run_dir, From::kCommandLine);
+  std::vector<std::string> command = command_of(program, args);
 
   const std::string folder = activity_folder(run.run_dir);
   Restarts restarts(options, ranks, step_of(newest_checkpoint(run.run_dir)));
@@ -217,8 +191,8 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
       return outcome->exit_code;
     }
     const std::optional<PublishedCheckpoint> from = newest_checkpoint(run.run_dir);
-    const Result<Attempt> next = restarts.next(
-        *outcome, lost_ranks(*outcome, folder, ranks, Seconds(*timeout_s)), step_of(from));
+    const Result<Attempt> next =
+        restarts.next(*outcome, lost_ranks(*outcome, folder, ranks, timeout), step_of(from));
     if (!next) {
       report(next.error());
       return outcome->exit_code;
@@ -229,9 +203,15 @@ int run_supervisor(const TrainArgs& args, const RunOptions& run, int ranks,
                     from ? fmt::format("from the checkpoint of step {}", from->step)
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
-    command = resuming(args, run, command);
+    // What failed before it had begun has its command line alone.
+    const bool begun = std::filesystem::exists(run.run_dir + "/config.toml", ignored);
+    TrainArgs as_it_is;
+    ask_for_the_run_as_it_is(args, as_it_is);
+    TrainArgs& again = begun ? as_it_is : args;
+    again.checkpoint.resume.set(true, From::kCommandLine);
     // Until the run has written its own config.toml it does not know of ranks that are gone.
-    if (next->ranks != first_ranks) shrink(run.trainer, from, next->ranks, command);
+    if (next->ranks != first_ranks) shrink(run.trainer, from, next->ranks, again);
+    command = command_of(program, again);
     ranks = next->ranks;
     const Result<std::optional<int>> signal = sleep_until_signal(next->wait);
     if (signal && *signal) {

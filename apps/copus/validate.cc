@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/copus/calibrate.h"
+#include "apps/copus/command_line.h"
+#include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "apps/copus/validate_report.h"
 #include "copus/base/text.h"
@@ -19,17 +20,36 @@ namespace {
 constexpr const char* kTimeColumn = "predicted_step_time_s";
 constexpr const char* kMemoryColumn = "predicted_peak_mem_gib";
 
-struct ValidateArgs {
-  std::vector<std::string> measured;
-  std::string out;
-  std::string plot;
-  std::string framework;
-  std::string assume;
-  std::string top;
-  std::string calibrate;
-  std::string keep;
-  bool from_scratch = false;
-  bool json = false;
+struct ValidateArgs : OptionGroup {
+  Option<std::vector<std::string>> measured{
+      this, "--measured", list_of(text("FILE")),
+      "tables of measured runs (CSV; docs/accuracy.md lists the columns)", Required()};
+  Option<std::string> out{this, "--out", text("FILE"),
+                          "write every row with predicted_step_time_s and predicted_peak_mem_gib "
+                          "to this CSV file"};
+  Option<std::string> plot{this, "--plot", text("FILE"),
+                           "draw predicted against measured, and the spread of the errors, into "
+                           "this SVG file"};
+  Option<std::string> framework{this, "--framework", text("NAME"),
+                                "price every row as this framework's",
+                                Otherwise{"what the row's framework column says"}};
+  Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
+                             "what is assumed of the engine, on top of the framework's profile "
+                             "(see docs/cost-model.md)"};
+  Option<std::int64_t> top{this, "--top", integer(0, 1'000'000),
+                           "how many of the worst rows are printed, each with a likely reason", 10};
+  Option<std::string> calibrate{this, "--calibrate", text("FILE.json|FOLDER"),
+                                "fit GPU, network and framework to the rows, show the errors of "
+                                "rows left out, and write the result: a cluster file, or a folder "
+                                "for COPUS_CATALOG"};
+  Option<std::string> keep{this, "--keep", text("NAME;..."),
+                           "with --calibrate: GPUs, networks or frameworks that stay as they are, "
+                           "as \"megatron;A100\""};
+  Option<bool> from_scratch{this, "--from-scratch", flag(),
+                            "with --calibrate: begin with general beliefs, not with the catalog's "
+                            "values",
+                            false};
+  Option<bool> json{this, "--json", flag(), "print JSON", false};
 };
 
 Result<std::vector<MeasuredFile>> read_files(const std::vector<std::string>& paths) {
@@ -156,113 +176,71 @@ std::string plot_svg(const Validation& validation) {
 
 // One thing at most can have standard output.
 Result<void> check_outputs(const ValidateArgs& args) {
-  if (args.calibrate.empty() && (!args.keep.empty() || args.from_scratch)) {
+  const bool calibrates = args.calibrate.given();
+  if (!calibrates && (args.keep.given() || *args.from_scratch)) {
     return make_error("{}: got it without --calibrate; want both, or neither",
-                      args.from_scratch ? "--from-scratch" : "--keep");
+                      *args.from_scratch ? "--from-scratch" : "--keep");
   }
-  if (!args.calibrate.empty() && !args.top.empty()) {
+  if (calibrates && args.top.given()) {
     return make_error(
         "--calibrate: got it with --top; want one run that fits, then one that shows");
   }
-  if (!args.calibrate.empty() && (!args.out.empty() || !args.plot.empty())) {
+  if (calibrates && (args.out.given() || args.plot.given())) {
     return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
-                      args.out.empty() ? "--plot" : "--out");
+                      args.out.given() ? "--out" : "--plot");
   }
-  return check_output_paths({{"--out", args.out}, {"--plot", args.plot}}, args.json);
+  const std::string out = args.out.value_or(""), plot = args.plot.value_or("");
+  return check_output_paths({{"--out", out}, {"--plot", plot}}, *args.json);
 }
 
-Result<int> run(const ValidateArgs& args) {
+Result<int> run_validate(const ValidateArgs& args) {
   COPUS_TRY_VOID(check_outputs(args));
-  std::int64_t top = 10;
-  if (!args.top.empty()) {
-    COPUS_TRY(top, parse_integer(args.top, "--top", 0, 1'000'000));
-  }
-  COPUS_TRY(Profiles profiles, Profiles::create(args.framework, args.assume));
-  COPUS_TRY(std::vector<MeasuredFile> files, read_files(args.measured));
+  COPUS_TRY(Profiles profiles,
+            Profiles::create(args.framework.value_or(""), args.assume.value_or("")));
+  COPUS_TRY(std::vector<MeasuredFile> files, read_files(*args.measured));
   std::vector<const FrameworkProfile*> used;  // of each run
   Validation validation = price_all(files, profiles, used);
-  validation.top = static_cast<std::size_t>(top);
-  if (!args.calibrate.empty()) {
+  validation.top = static_cast<std::size_t>(*args.top);
+  if (args.calibrate.given()) {
     if (!validation.unknown_frameworks.empty()) {
       return make_error(
           "--calibrate: got rows of {:?}, a framework without a profile; want --framework with the "
           "profile to begin with ({}), or rows of those",
           validation.unknown_frameworks.begin()->first, join_or(framework_names()));
     }
-    return run_calibration(
-        validation.runs, used,
-        {args.calibrate, args.keep, args.from_scratch, args.json, notes_to_text(validation)});
+    return run_calibration(validation.runs, used,
+                           {*args.calibrate, args.keep.value_or(""), *args.from_scratch, *args.json,
+                            notes_to_text(validation)});
   }
 
-  if (!args.out.empty()) {
-    COPUS_TRY_VOID(write_file(args.out, predictions_csv(files, validation)));
+  const std::string out = args.out.value_or(""), plot = args.plot.value_or("");
+  if (!out.empty()) {
+    COPUS_TRY_VOID(write_file(out, predictions_csv(files, validation)));
   }
-  if (!args.plot.empty()) COPUS_TRY_VOID(write_file(args.plot, plot_svg(validation)));
+  if (!plot.empty()) COPUS_TRY_VOID(write_file(plot, plot_svg(validation)));
   // A file on standard output is the output.
-  if (args.out == "-" || args.plot == "-") return kOk;
-  if (args.json) {
+  if (out == "-" || plot == "-") return kOk;
+  if (*args.json) {
     // A cell may hold bytes that are no UTF-8.
     fmt::print("{}\n",
                validation_to_json(validation).dump(2, ' ', false, Json::error_handler_t::replace));
     return kOk;
   }
   fmt::print("{}", validation_to_text(validation));
-  if (!args.out.empty() || !args.plot.empty()) fmt::print("\n");
-  if (!args.out.empty()) fmt::print("rows with their predictions written to {}\n", args.out);
-  if (!args.plot.empty()) fmt::print("picture written to {}\n", args.plot);
+  if (!out.empty() || !plot.empty()) fmt::print("\n");
+  if (!out.empty()) fmt::print("rows with their predictions written to {}\n", out);
+  if (!plot.empty()) fmt::print("picture written to {}\n", plot);
   return kOk;
 }
 
 }  // namespace
 
-void add_validate_command(CLI::App& app, int& exit_code) {
-  auto args = std::make_shared<ValidateArgs>();
-  CLI::App* command = app.add_subcommand(
-      "validate", "Compare predictions with measured runs: error, ranking, memory and fit");
-  command
-      ->add_option("--measured", args->measured,
-                   "tables of measured runs (CSV; docs/accuracy.md lists the columns)")
-      ->required()
-      ->check(not_empty());
-  command
-      ->add_option("--out", args->out,
-                   "write every row with predicted_step_time_s and predicted_peak_mem_gib to this "
-                   "CSV file")
-      ->check(not_empty());
-  command->add_option("--plot", args->plot, "draw predicted against measured into this SVG file")
-      ->check(not_empty());
-  command
-      ->add_option("--framework", args->framework,
-                   "price every row as this framework's (default: what its framework column says)")
-      ->check(not_empty());
-  command
-      ->add_option("--assume", args->assume,
-                   "what is assumed of the engine beside its framework: name=value,… (see "
-                   "docs/cost-model.md)")
-      ->check(not_empty());
-  command->add_option("--top", args->top, "how many of the worst rows are printed (default: 10)")
-      ->check(not_empty());
-  command
-      ->add_option("--calibrate", args->calibrate,
-                   "fit GPU, network and framework to the rows, show the errors of rows left out, "
-                   "and write the result: FILE.json, a cluster file; else a folder for "
-                   "COPUS_CATALOG")
-      ->check(not_empty());
-  command
-      ->add_option("--keep", args->keep,
-                   "with --calibrate: what stays as it is, as \"megatron;A100\"")
-      ->check(not_empty());
-  command->add_flag("--from-scratch", args->from_scratch,
-                    "with --calibrate: begin with general beliefs instead of the catalog's values");
-  command->add_flag("--json", args->json, "print JSON");
-  command->footer(
-      "Example: copus validate --measured runs.csv more_runs.csv --out predicted.csv --plot "
-      "predicted.svg\n"
-      "         copus validate --measured runs.csv --calibrate mine.json");
-  command->callback([args, &exit_code] {
-    const Result<int> done = run(*args);
-    exit_code = done ? *done : report(done.error());
-  });
+void add_validate_command(CommandLine& line) {
+  line.add<ValidateArgs>(
+      {"validate", "Compare predictions with measured runs: error, ranking, memory and fit",
+       "copus validate --measured runs.csv more_runs.csv --out predicted.csv --plot predicted.svg\n"
+       "         copus validate --measured runs.csv --calibrate mine.json"},
+      run_validate);
 }
 
 }  // namespace copus

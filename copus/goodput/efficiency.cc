@@ -22,15 +22,6 @@ std::string_view to_string(GoodputKind kind) {
   return "";
 }
 
-Result<GoodputKind> parse_goodput_kind(std::string_view text) {
-  std::vector<std::string> names;
-  for (const GoodputKind kind : {GoodputKind::kPlain, GoodputKind::kLrAware}) {
-    if (text == to_string(kind)) return kind;
-    names.emplace_back(to_string(kind));
-  }
-  return make_error("--goodput: got {}; want {}", text.substr(0, 40), join_or(names));
-}
-
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch) {
   const double plain = samples_per_s * statistical_efficiency(batch, critical_batch);
   return kind == GoodputKind::kLrAware ? plain * std::sqrt(batch) : plain;

@@ -1,6 +1,7 @@
 // Statistical efficiency of a batch, Goodput, and the learning rate that goes with a batch.
 #pragma once
 
+#include <array>
 #include <string_view>
 
 #include "copus/base/result.h"
@@ -15,8 +16,8 @@ enum class GoodputKind {
   kPlain,    // samples/s x efficiency
   kLrAware,  // that x sqrt(batch): a larger batch also takes larger steps (COPUS)
 };
+inline constexpr std::array kGoodputKinds = {GoodputKind::kPlain, GoodputKind::kLrAware};
 std::string_view to_string(GoodputKind kind);
-Result<GoodputKind> parse_goodput_kind(std::string_view text);
 
 // Comparable between batches and layouts of one kind, not between kinds. REQUIRES: batch > 0.
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch);

@@ -83,13 +83,6 @@ TEST(Goodput, OfOneBatchRanksAsThroughputDoesInEitherKind) {
   }
 }
 
-TEST(GoodputKind, IsReadAsItIsWritten) {
-  for (const GoodputKind kind : {GoodputKind::kPlain, GoodputKind::kLrAware}) {
-    EXPECT_EQ(parse_goodput_kind(to_string(kind)).value(), kind);
-  }
-  EXPECT_EQ(parse_goodput_kind("lr").error().message, "--goodput: got lr; want plain or lr-aware");
-}
-
 TEST(LearningRateFactor, IsTheRootOfTheBatchRatio) {
   EXPECT_EQ(learning_rate_factor(32, 32), 1);
   EXPECT_DOUBLE_EQ(learning_rate_factor(128, 32), 2);

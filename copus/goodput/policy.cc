@@ -10,7 +10,6 @@
 namespace copus {
 namespace {
 
-constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack};
 constexpr double kIntervalSds = 1.96;  // a 95% interval's half width
 // To undo a move takes so many times the steps, and the certainty about the noise scale: having
 // moved for nothing is evidence that the estimate wanders.
@@ -206,15 +205,6 @@ std::string_view to_string(Adapt adapt) {
       return "track";
   }
   return "";
-}
-
-Result<Adapt> parse_adapt(std::string_view text) {
-  std::vector<std::string> names;
-  for (const Adapt adapt : kAdapts) {
-    if (text == to_string(adapt)) return adapt;
-    names.emplace_back(to_string(adapt));
-  }
-  return make_error("--adapt: got {}; want {}", text.substr(0, 40), join_or(names));
 }
 
 namespace {

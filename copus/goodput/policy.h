@@ -2,6 +2,7 @@
 // same situation gives the same decision.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,8 +22,8 @@ enum class Adapt {
   kFull,
   kTrack,  // the batch is the critical one, whatever that costs; the layout stays
 };
+inline constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack};
 std::string_view to_string(Adapt adapt);
-Result<Adapt> parse_adapt(std::string_view text);
 
 struct PolicyOptions {
   Adapt adapt = Adapt::kFull;

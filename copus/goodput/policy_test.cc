@@ -416,12 +416,5 @@ TEST_F(FromPipeline, TrackingTakesTheFastestVariantOfABatch) {
   EXPECT_FALSE(decision().move);
 }
 
-TEST(Adapt, ReadsWhatItPrints) {
-  for (const Adapt adapt : {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack}) {
-    EXPECT_EQ(parse_adapt(to_string(adapt)).value(), adapt);
-  }
-  EXPECT_EQ(parse_adapt("all").error().message, "--adapt: got all; want off, batch, full or track");
-}
-
 }  // namespace
 }  // namespace copus

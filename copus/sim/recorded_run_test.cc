@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-TimedEvent step_event(int step, int batch, double loss, double t) {
+TimedEvent step_event(std::int64_t step, std::int64_t batch, double loss, double t) {
   StepEvent e;
   e.step = step;
   e.samples = step * batch;

@@ -11,9 +11,6 @@
 namespace copus {
 namespace {
 
-constexpr std::array kPrecisions = {Precision::kBf16, Precision::kFp16, Precision::kFp8,
-                                    Precision::kFp32};
-
 // Keeps the first field that is out of its range.
 struct RangeCheck {
   std::string prefix = {};

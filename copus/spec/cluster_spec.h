@@ -4,6 +4,7 @@
 // Plain data; a spec that came from a parser has passed validate().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@
 namespace copus {
 
 enum class Precision { kBf16, kFp16, kFp8, kFp32 };
+inline constexpr std::array kPrecisions = {Precision::kBf16, Precision::kFp16, Precision::kFp8,
+                                           Precision::kFp32};
 std::string_view to_string(Precision p);
 Result<Precision> parse_precision(std::string_view text);
 

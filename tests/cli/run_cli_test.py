@@ -16,7 +16,8 @@ the exit code is not 0. A backslash in front makes any other line literal. Blank
 trailing spaces do not count.
 
 In a document (.md) only the ```console blocks are read, and in those only the commands that start with `copus` are run;
-examples/ of the repository is there as it is for a reader.
+examples/ of the repository is there as it is for a reader. A line `<!-- $ copus … -->` is a command too: the table under
+it, up to a blank line, is what it must print, to the letter.
 
 --update rewrites the expectations that fail, in place, and leaves those that hold (with their `...`) as they are.
 """
@@ -42,6 +43,7 @@ class Command:
     expected: list[str] = field(default_factory=list)
     begin: int = 0  # the expectation's lines in the file: [begin, end)
     end: int = 0
+    exact: bool = False  # without `...`
 
 
 def is_comment(line: str) -> bool:
@@ -59,6 +61,11 @@ def read_commands(lines: list[str], is_document: bool) -> list[Command]:
         if is_document and line.startswith("```"):
             in_console = not in_console and line.strip() == "```console"
             current = None
+        elif is_document and not in_console and (hidden := re.fullmatch(r"<!-- \$ (.*) -->", line)):
+            begin = i + 1
+            while i + 1 < len(lines) and lines[i + 1].strip():
+                i += 1
+            commands.append(Command(hidden[1], begin, begin=begin, end=i + 1, exact=True))
         elif in_console and line.startswith("$ "):
             text = line[2:]
             current = Command(text, i + 1)
@@ -178,7 +185,7 @@ def test_file(path: Path, args: argparse.Namespace) -> bool:
         env = environment(args.bin, args.source, work)
         for command in commands:
             actual = run(command.text, work, env, args.timeout)
-            if output_matches(command.expected, actual):
+            if command.expected == actual or (not command.exact and output_matches(command.expected, actual)):
                 continue
             failed.append((command, actual))
             if not args.update:

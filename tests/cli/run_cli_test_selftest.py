@@ -91,6 +91,15 @@ class RunnerTest(unittest.TestCase):
         self.assert_fails(text.replace("... 1", "... 2"), name="doc.md")
         self.assert_passes("No commands.\n", name="doc.md")
 
+    def test_tables_of_documents_are_what_the_command_above_prints(self):
+        text = "Text.\n<!-- $ copus a -->\ncopus got a\n\nMore.\n<!-- a comment -->\n"
+        self.assert_passes(text, name="doc.md")
+        self.assertIn("1 of 1", self.output)
+        self.assert_fails(text.replace("got a", "got ..."), name="doc.md")
+        self.assert_fails(text.replace("got a\n", "got a\nand more\n"), name="doc.md")
+        self.assert_passes(text.replace("got a", "got b"), "--update", name="doc.md")
+        self.assertEqual(self.rewritten, text)
+
     def test_update_rewrites_what_fails_and_keeps_what_holds(self):
         text = "# c\n$ seq 2\n1\n...\n\n# d\n$ echo '# a'; exit 2\nold\n\n$ echo end\n"
         self.assert_passes(text, "--update")

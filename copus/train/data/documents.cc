@@ -86,11 +86,10 @@ Result<File> open_input(const std::string& path) {
 
 }  // namespace
 
-Result<DocumentSplit> parse_document_split(const std::string& text) {
-  if (text == "none") return DocumentSplit::kNone;
-  if (text == "blank-line") return DocumentSplit::kBlankLine;
-  if (text == "line") return DocumentSplit::kLine;
-  return make_error("--split-documents: got {}; want none, blank-line or line", text);
+const char* to_string(DocumentSplit split) {
+  return split == DocumentSplit::kNone        ? "none"
+         : split == DocumentSplit::kBlankLine ? "blank-line"
+                                              : "line";
 }
 
 std::size_t DocumentSplitter::take(std::string_view text) {

@@ -1,6 +1,7 @@
 // From text files to a token file: where documents begin, and the pass over the text.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -16,8 +17,9 @@ namespace copus {
 // with each line that is not blank. A line is blank when it is empty (or only a carriage return).
 // Blank lines belong to the document before them, so that no byte is lost.
 enum class DocumentSplit { kNone, kBlankLine, kLine };
-
-Result<DocumentSplit> parse_document_split(const std::string& text);
+inline constexpr std::array kDocumentSplits = {DocumentSplit::kNone, DocumentSplit::kBlankLine,
+                                               DocumentSplit::kLine};
+const char* to_string(DocumentSplit split);
 
 // Finds the documents of one file in text that comes in blocks.
 class DocumentSplitter {

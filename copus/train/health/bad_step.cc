@@ -19,13 +19,6 @@ constexpr double kLeastDeviation = 1e-3;
 
 }  // namespace
 
-Result<OnBadStep> parse_on_bad_step(std::string_view text) {
-  for (const OnBadStep action : {OnBadStep::kStop, OnBadStep::kSkip, OnBadStep::kRollback}) {
-    if (text == to_string(action)) return action;
-  }
-  return make_error("--on-bad-step: got {}; want stop, skip or rollback", text);
-}
-
 const char* to_string(OnBadStep action) {
   return action == OnBadStep::kStop ? "stop" : action == OnBadStep::kSkip ? "skip" : "rollback";
 }

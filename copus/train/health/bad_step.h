@@ -4,17 +4,18 @@
 // that all ranks share, so all decide alike without a message.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <string>
-#include <string_view>
 
 #include "copus/base/result.h"
 
 namespace copus {
 
 enum class OnBadStep { kStop, kSkip, kRollback };
-Result<OnBadStep> parse_on_bad_step(std::string_view text);
+inline constexpr std::array kOnBadSteps = {OnBadStep::kStop, OnBadStep::kSkip,
+                                           OnBadStep::kRollback};
 const char* to_string(OnBadStep action);
 
 struct BadStepOptions {

@@ -105,13 +105,5 @@ TEST(BadSteps, RollbacksAreCountedForGood) {
   EXPECT_FALSE(rule.act(rule.judge(kInf, 1)));
 }
 
-TEST(BadSteps, WordsAreReadBack) {
-  for (const OnBadStep action : {OnBadStep::kStop, OnBadStep::kSkip, OnBadStep::kRollback}) {
-    EXPECT_EQ(*parse_on_bad_step(to_string(action)), action);
-  }
-  EXPECT_EQ(parse_on_bad_step("ignore").error().message,
-            "--on-bad-step: got ignore; want stop, skip or rollback");
-}
-
 }  // namespace
 }  // namespace copus

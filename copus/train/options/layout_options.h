@@ -1,6 +1,7 @@
 // What a rank's part of a run is built from: the model, the plan, where and how it computes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "copus/spec/cluster_spec.h"
@@ -10,6 +11,10 @@
 namespace copus {
 
 enum class Compute { kFp32, kBf16 };
+inline constexpr std::array kComputes = {Compute::kFp32, Compute::kBf16};
+inline const char* to_string(Compute compute) {
+  return compute == Compute::kBf16 ? "bf16" : "fp32";
+}
 
 // Where a rank computes. train/device/ makes a device of libtorch of it.
 struct RankDevice {

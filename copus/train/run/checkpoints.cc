@@ -39,7 +39,7 @@ bool Checkpoints::due(std::int64_t step) const {
 Result<void> Checkpoints::save(Trainer& trainer, Manifest manifest) {
   const Activity::Scope saves(trainer.mesh().world->activity(), Doing::kSaving);
   const auto begin = Clock::now();
-  waited_ = {};
+  waited_ = Seconds();
   if (const std::optional<SaveOutcome> before = saver_->saver().wait()) {
     waited_ = seconds_since(begin);
     log_.say(fmt::format("step {}  waited {} for the checkpoint of step {}", manifest.step,

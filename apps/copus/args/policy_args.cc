@@ -1,0 +1,59 @@
+#include "apps/copus/args/policy_args.h"
+
+#include "copus/base/text.h"
+
+namespace copus {
+
+Values<BatchRange> batch_range() {
+  constexpr std::int64_t kMost = 1 << 30;
+  return single<BatchRange>(
+      "LOW:HIGH",
+      [](const std::string& text, const std::string& field) -> Result<BatchRange> {
+        const std::vector<std::string_view> ends = split(text, ':');
+        if (ends.size() != 2) {
+          return make_error("{}: got {}; want LOW:HIGH as in 16:512", field, text);
+        }
+        BatchRange range;
+        COPUS_TRY(range.lowest, parse_integer(ends[0], field + ": lowest", 1, kMost));
+        COPUS_TRY(range.highest, parse_integer(ends[1], field + ": highest", 1, kMost));
+        return range;
+      },
+      [](const BatchRange& range) -> Json {
+        return fmt::format("{}:{}", range.lowest, range.highest);
+      });
+}
+
+Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
+  PolicyOptions& policy = out.policy;
+  const DecisionArgs& decisions = args.decisions;
+  if (args.goodput.given()) policy.kind = *args.goodput;
+  policy.calibration = *args.calibration;
+  policy.margin = *decisions.margin;
+  policy.batch_margin = *decisions.batch_margin;
+  policy.caution = *decisions.caution;
+  policy.dwell_steps = *decisions.dwell;
+  policy.horizon = *decisions.horizon;
+  out.decide_every = *decisions.decide_every;
+  out.probe = *decisions.probe;
+  if (out.probe > 0 && out.decide_every <= out.warm_steps) {
+    return make_error(
+        "--decide-every: got {} with --probe; want more than the {} steps whose time is not "
+        "counted",
+        out.decide_every, out.warm_steps);
+  }
+  return {};
+}
+
+BatchRange usual_batch_range(std::int64_t start) {
+  BatchRange range{start, start * 64};
+  for (int i = 0; i < 2 && range.lowest % 2 == 0; ++i) range.lowest /= 2;
+  return range;
+}
+
+Result<void> check_batch_range(const BatchRange& range, std::int64_t start) {
+  if (range.lowest <= start && start <= range.highest) return {};
+  return make_error("--batch-range: got {}:{}; want one that holds --global-batch {}", range.lowest,
+                    range.highest, start);
+}
+
+}  // namespace copus

@@ -1,0 +1,84 @@
+#include "apps/copus/args/resumed_run.h"
+
+#include <filesystem>
+
+#include "apps/copus/common.h"
+#include "copus/args/config_file.h"
+#include "copus/train/checkpoint/folder.h"
+#include "copus/train/checkpoint/manifest.h"
+
+namespace copus {
+namespace {
+
+std::optional<Manifest> newest_manifest(const std::string& run_dir) {
+  const auto found = list_checkpoints(run_dir);
+  if (!found) return std::nullopt;
+  for (auto checkpoint = found->rbegin(); checkpoint != found->rend(); ++checkpoint) {
+    Result<Manifest> manifest = read_manifest(checkpoint->folder);
+    if (manifest) return std::move(manifest).value();
+  }
+  return std::nullopt;
+}
+
+// Who ends adapting keeps what it has found; config.toml has what it began with.
+void stay_where_it_is(TrainArgs& args, int ranks) {
+  const std::optional<Manifest> newest = newest_manifest(*args.run_dir);
+  if (!newest || !newest->optimizer) return;  // imported weights have been nowhere
+  if (args.global_batch.from() != From::kCommandLine) {
+    args.global_batch.set(newest->global_batch, From::kRun);
+  }
+  if (args.plan.from() != From::kCommandLine && newest->plan.gpus() == ranks) {
+    args.plan.set(plan_text(newest->plan), From::kRun);
+  }
+}
+
+}  // namespace
+
+Result<void> read_resumed_config(TrainArgs& args,
+                                 const std::optional<RankEnvironment>& environment) {
+  if (!*args.checkpoint.resume) return {};
+  if (!args.run_dir.known()) return make_error("--run-dir: missing; want the run to --resume");
+  const std::string path = (std::filesystem::path(*args.run_dir) / "config.toml").string();
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) {
+    // A model that was imported, or a run that ended before it had begun.
+    if (args.model.given() || resumed_model(*args.run_dir)) return {};
+    return make_error("--resume: {} has no config.toml; want the directory of a run",
+                      *args.run_dir);
+  }
+  const bool ranks_given = environment.has_value() || args.ranks.given();
+  ConfigRules rules;
+  if (environment) rules.except.emplace_back("ranks");
+  COPUS_TRY_VOID(read_config(args, path, From::kRun, rules));
+  const bool ends_adapting =
+      args.adapt.adapt.from() == From::kCommandLine && *args.adapt.adapt == Adapt::kOff;
+  if (ends_adapting && config_value(path, "adapt").value_or("off") != "off") {
+    COPUS_TRY(const int ranks, wanted_ranks(args, environment));
+    stay_where_it_is(args, ranks);
+  }
+  if (!ranks_given || args.plan.from() == From::kCommandLine || !args.plan.known()) return {};
+  COPUS_TRY(const int ranks, wanted_ranks(args, environment));
+  const Result<PartialPlan> plan = load_partial_plan(*args.plan, "--plan");
+  if (plan && plan->plan.gpus() != ranks) args.plan.forget();
+  return {};
+}
+
+std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
+  const std::optional<Manifest> newest = newest_manifest(run_dir);
+  if (!newest) return std::nullopt;
+  return newest->model;
+}
+
+Result<void> check_new(const std::string& run_dir) {
+  // An earlier run's events are refused where they are opened.
+  std::error_code failed;
+  if (std::filesystem::file_size(run_dir + "/events.jsonl", failed) > 0 && !failed) return {};
+  const auto found = list_checkpoints(run_dir);
+  if (!found || found->empty()) return {};
+  return make_error(
+      "--run-dir: got {}, which holds the checkpoint {}; want --resume to go on from it, or "
+      "another directory",
+      run_dir, std::filesystem::path(found->back().folder).filename().string());
+}
+
+}  // namespace copus

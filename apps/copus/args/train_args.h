@@ -1,0 +1,150 @@
+// copus train's options, and how they become a run. Nothing here needs the engine: any program can
+// read them, and refuse what cannot be trained.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/copus/args/adapt_args.h"
+#include "apps/copus/args/checkpoint_args.h"
+#include "apps/copus/args/failure_args.h"
+#include "copus/train/launch/environment.h"
+
+namespace copus {
+
+constexpr std::int64_t kMostTrainBatch = 1 << 30;
+constexpr std::int64_t kMostUsualTrainSeqLen = 512;
+
+struct LimitArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<std::int64_t> steps{this, "--steps", integer(1, kMany), "stop after so many steps"};
+  Option<std::int64_t> samples{this, "--samples", integer(1, kMany),
+                               "stop after so many samples, rounded up to whole steps"};
+  Option<double> until_loss{
+      this, "--until-loss", number(0, 1e6),
+      "stop at this loss (held-out loss with --eval-every); exit code 1 if it is not reached"};
+  Option<Seconds> for_time{this, "--for", duration(),
+                           "stop after 90s, 10m, 2h: with the step that begins after it"};
+};
+
+struct OptimizerArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<double> lr{this, "--lr", number(0, 100), "peak learning rate", LrSchedule().peak};
+  Option<std::int64_t> base_batch{
+      this, "--base-batch", integer(1, kMostTrainBatch),
+      "the batch that --lr is meant for: at another it is scaled by the square root of their ratio",
+      Otherwise{"--global-batch"}};
+  // The default follows --lr, which may be given anew.
+  Option<double> min_lr{this,
+                        "--min-lr",
+                        number(0, 100),
+                        "floor of the cosine",
+                        Otherwise{"a tenth of --lr"},
+                        InFile::kGiven};
+  Option<std::int64_t> warmup_samples{
+      this, "--warmup-samples", integer(0, kMany), "linear warm-up",
+      Otherwise{"2% of the run, where its end is known in samples"}};
+  Option<std::int64_t> decay_samples{
+      this, "--decay-samples", integer(0, kMany), "end of the cosine",
+      Otherwise{"the end of the run, where that is known in samples; else no decay"}};
+  Option<double> weight_decay{this, "--weight-decay", number(0, 10),
+                              "on matrices, not on norms and biases", AdamOptions().weight_decay};
+  Option<double> beta1{this, "--beta1", number(0, 0.999999), "Adam's, of the mean gradient",
+                       AdamOptions().beta1};
+  Option<double> beta2{this, "--beta2", number(0, 0.999999999), "Adam's, of its mean square",
+                       AdamOptions().beta2};
+  Option<double> eps{this, "--eps", number(1e-20, 1), "Adam's, added to the root of that",
+                     AdamOptions().eps};
+  Option<double> clip{this, "--clip", number(0, 1e12), "largest gradient norm; 0 for none",
+                      TrainerOptions().clip_norm};
+};
+
+struct MachineArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<std::string> device{this, "--device", word({"cpu", "cuda"}), "where ranks compute", "cpu"};
+  Option<Compute> precision{this, "--precision", one_of(kComputes),
+                            "fp32, or bf16 with FP32 master weights",
+                            Otherwise{"fp32, on cuda bf16"}};
+  Option<std::int64_t> bucket_mib{this, "--bucket-mib", integer(1, 1 << 14),
+                                  "gradients reduced at a time, MiB",
+                                  LayoutOptions().bucket_elements * 4 / (1 << 20)};
+  Option<Seconds> timeout{
+      this, "--timeout", duration(),
+      "longest wait for another rank; for one that saves or loads four times as long",
+      Seconds(300)};
+  Option<std::int64_t> port{
+      this,         "--port", integer(1, 65535), "where local ranks meet", Otherwise{"a free port"},
+      InFile::kRead};
+};
+
+struct EvaluationArgs : OptionGroup {
+  using OptionGroup::OptionGroup;
+  Option<double> held_out{this, "--held-out", number(0, 0.9),
+                          "share of the data that is never trained on", RunOptions().held_out};
+  Option<std::int64_t> every{this, "--eval-every", integer(1, kMany),
+                             "steps between evaluations on held-out data", Otherwise{"never"}};
+  Option<std::int64_t> samples{this, "--eval-samples", integer(1, kMany),
+                               "held-out sequences per evaluation", RunOptions().eval_samples};
+  Option<std::int64_t> noise_every{this, "--noise-every", integer(1, kMany),
+                                   "steps between measurements of the gradient noise scale",
+                                   Otherwise{"as often as costs less than 1%"}};
+};
+
+struct TrainArgs : OptionGroup {
+  Option<std::string> config{
+      this, "--config", text("FILE"), "take options from this TOML file; the command line wins",
+      {},   InFile::kNo};
+  Option<std::string> model{this, "--model", text("NAME|FILE"),
+                            "what to train: a catalog name, or a Hugging Face config.json",
+                            Otherwise{"required, here or in --config"}};
+  Option<std::vector<std::string>> data{this, "--data", list_of(text("FILE")),
+                                        "builtin, or files: text, or Megatron-LM's .bin/.idx",
+                                        RunOptions().data};
+  Option<std::int64_t> ranks{this, "--ranks", integer(1, FailureArgs::kMostRanks),
+                             "local processes to start", Otherwise{"1, or the launcher's"}};
+  Option<std::string> plan{this, "--plan", text("PLAN|FILE|best"),
+                           "tp=2,pp=2,..., a plan.json, or best: what is predicted to be fastest",
+                           Otherwise{"dp over all ranks"}};
+  Option<std::int64_t> global_batch{this, "--global-batch", integer(1, kMostTrainBatch),
+                                    "sequences per step, over all replicas", 32};
+  Option<std::int64_t> seq_len{
+      this, "--seq-len", integer(1, 1 << 20), "tokens per sequence",
+      Otherwise{fmt::format("the model's positions, at most {}", kMostUsualTrainSeqLen)}};
+  Option<std::int64_t> seed{this, "--seed", integer(0, kMany),
+                            "of weights and of the order of samples",
+                            static_cast<std::int64_t>(LayoutOptions().seed)};
+  Option<std::string> run_dir{
+      this, "--run-dir", text("FOLDER"),
+      "where config.toml and events.jsonl go; must not hold an earlier run, unless --resume",
+      Otherwise{"runs/MODEL-TIME"}};
+  Option<bool> json{this,   "--json",
+                    flag(), "print the outcome as JSON; progress goes to standard error",
+                    false,  InFile::kNo};
+  LimitArgs limits{this, "The end of the run"};
+  OptimizerArgs optimizer{this, "Learning rate and optimizer"};
+  MachineArgs machine{this, "Device and communication"};
+  EvaluationArgs evaluation{this, "Evaluation"};
+  AdaptArgs adapt{this, kAdapting};
+  CheckpointArgs checkpoint{this, "Checkpoints"};
+  FailureArgs failures{this, "Failures"};
+};
+
+constexpr const char* kBestPlan = "best";
+
+// Ranks that the arguments ask for, or those of the launcher that started this process.
+Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironment>& environment);
+
+// Everything but the device's own facts (RunOptions::peak). Checked for `ranks` on nodes of
+// `local_ranks`. Settles what in `args` follows from other options, so that they say it all:
+// RunOptions::config is their file.
+Result<RunOptions> resolve_run(TrainArgs& args, int ranks, int local_ranks);
+
+// "dp=2,tp=1,…", every field, as --plan reads it.
+std::string plan_text(const ParallelPlan& plan);
+
+// The batch nearest to the run's that some layout of so many ranks can train with.
+std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks);
+
+}  // namespace copus

@@ -1,0 +1,32 @@
+#include "apps/copus/args/train_request.h"
+
+#include "apps/copus/args/resumed_run.h"
+#include "copus/args/config_file.h"
+#include "copus/train/options/run_data.h"
+
+namespace copus {
+
+Result<TrainRequest> request_training(TrainArgs& args) {
+  if (args.config.known()) COPUS_TRY_VOID(read_config(args, *args.config, From::kConfig));
+  TrainRequest request;
+  COPUS_TRY(request.environment, rank_environment(environment_variable));
+  const std::optional<RankEnvironment>& environment = request.environment;
+  COPUS_TRY_VOID(read_resumed_config(args, environment));
+  COPUS_TRY(request.ranks, wanted_ranks(args, environment));
+  const int local_ranks = environment ? environment->local_world_size : request.ranks;
+  COPUS_TRY(request.run, resolve_run(args, request.ranks, local_ranks));
+  if (!request.run.checkpoint.resume) COPUS_TRY_VOID(check_new(request.run.run_dir));
+  COPUS_TRY(request.restarts, resolve_restarts(args.failures, request.ranks));
+  if (environment && request.restarts.max_restarts > 0 && environment->launcher != "copus") {
+    return make_error(
+        "--max-restarts: got {} under {}; want none: who starts ranks starts "
+        "them again, with --resume",
+        request.restarts.max_restarts, environment->launcher);
+  }
+  // Ranks that were started look for themselves, after they have met: whose data is missing must
+  // not leave the others waiting.
+  if (!environment) COPUS_TRY_VOID(open_data(request.run));
+  return request;
+}
+
+}  // namespace copus
