@@ -21,29 +21,6 @@
 namespace copus {
 namespace {
 
-struct Part {
-  char letter;
-  const char* key;
-  const char* text;
-  Seconds StepBreakdown::*field;
-};
-
-constexpr Part kParts[] = {
-    {'C', "compute_s", "compute", &StepBreakdown::compute},
-    {'R', "recompute_s", "recompute", &StepBreakdown::recompute},
-    {'T', "tp_comm_s", "tensor-parallel", &StepBreakdown::tp},
-    {'X', "cp_comm_s", "context-parallel", &StepBreakdown::cp},
-    {'E', "ep_comm_s", "expert-parallel", &StepBreakdown::ep},
-    {'P', "pipeline_s", "pipeline bubble", &StepBreakdown::pipeline},
-    {'D', "dp_comm_s", "data-parallel", &StepBreakdown::dp},
-    {'O', "optimizer_s", "optimizer", &StepBreakdown::optimizer},
-    {'.', "overhead_s", "fixed", &StepBreakdown::overhead},
-};
-
-}  // namespace
-
-namespace {
-
 // As asked; else as the cluster's file says.
 Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
                                         const ClusterSpec& cluster) {
@@ -168,7 +145,9 @@ Json estimate_to_json(const StepModel& model, const StepEstimate& estimate) {
   json["peak_mem_gib"] = to_gib(estimate.memory.total());
   json["fits"] = estimate.memory.total() <= model.capacity();
   Json& parts = json["breakdown"];
-  for (const Part& part : kParts) parts[part.key] = (estimate.breakdown.*part.field).v;
+  for (const StepPart& part : kStepParts) {
+    parts[fmt::format("{}_s", part.name)] = (estimate.breakdown.*part.time).v;
+  }
   const MemoryBreakdown& m = estimate.memory;
   json["memory"] = {
       {"weights_gib", to_gib(m.weights)},     {"gradients_gib", to_gib(m.gradients)},
@@ -201,8 +180,8 @@ std::string time_bar(const StepBreakdown& breakdown, int width) {
   const double total = breakdown.total().v;
   std::string bar;
   double sum = 0;
-  for (const Part& part : kParts) {
-    sum += std::max(0.0, (breakdown.*part.field).v);
+  for (const StepPart& part : kStepParts) {
+    sum += std::max(0.0, (breakdown.*part.time).v);
     const auto upto = static_cast<std::size_t>(std::lround(sum / total * width));
     if (upto > bar.size()) bar.append(upto - bar.size(), part.letter);
   }
@@ -211,7 +190,7 @@ std::string time_bar(const StepBreakdown& breakdown, int width) {
 
 std::string bar_legend() {
   std::string legend;
-  for (const Part& part : kParts)
+  for (const StepPart& part : kStepParts)
     legend += fmt::format("{}{} {}", legend.empty() ? "" : "  ", part.letter, part.text);
   return legend;
 }

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 
 #include "apps/copus/args/train_args.h"
@@ -12,6 +11,7 @@
 #include "apps/copus/compare_run.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/base/utc_stamp.h"
 #include "copus/base/whole_file.h"
 
 namespace copus {
@@ -66,15 +66,6 @@ std::string layout_text(const RecordedRun& run) {
   return short_name(run.steps().front().plan, {PlanField::kMicroBatch});
 }
 
-std::string default_folder() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
-  return fmt::format("runs/compare-{}", stamp);
-}
-
 // What was given that `copus train` takes too, but for what each run is told anew.
 void pass_on(const CompareArgs& args, LiveOptions& o) {
   const TrainArgs train;
@@ -107,7 +98,7 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
   o.limit = *args.live.limit;
   pass_on(args, o);
   o.has_cluster = args.job.cluster.given();
-  o.folder = args.live.run_dir.known() ? *args.live.run_dir : default_folder();
+  o.folder = args.live.run_dir.known() ? *args.live.run_dir : "runs/compare-" + utc_stamp();
   return o;
 }
 

@@ -53,11 +53,11 @@ void print_text(const Workload& job, const StepModel& model, const ParallelPlan&
   fmt::print("[{}]\n", time_bar(e.breakdown, 60));
   const Json json = estimate_to_json(model, e);
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [key, value] : json["breakdown"].items()) {
-    const double seconds = value.get<double>();
-    if (seconds < 1e-9) continue;  // also the rounding of a pipeline of one stage
-    rows.push_back({key.substr(0, key.size() - 2), human_seconds(seconds),
-                    fmt::format("{:.1f}%", 100 * seconds / e.time.v)});
+  for (const StepPart& part : kStepParts) {
+    const Seconds time = e.breakdown.*part.time;
+    if (time < Seconds(1e-9)) continue;  // also the rounding of a pipeline of one stage
+    rows.push_back({std::string(part.name), human_seconds(time),
+                    fmt::format("{:.1f}%", 100 * time / e.time)});
   }
   fmt::print("{}\n", format_table({"time", "seconds", "share"}, rows));
   rows.clear();

@@ -68,6 +68,12 @@ std::string scaled(double x, std::span<const Unit> units) {
   return fmt::format("{}{}{}", x < 0 ? "-" : "", digits, unit.suffix);
 }
 
+// Whole numbers below a thousand stay whole.
+std::string scaled_count(double n, std::span<const Unit> units) {
+  if (std::abs(n) < 1000 && n == std::trunc(n)) return fmt::format("{:.0f}", n);
+  return scaled(n, units);
+}
+
 // Columns on a terminal, taking each code point for one: continuation bytes of UTF-8 have none.
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
@@ -192,8 +198,13 @@ std::string join_or(std::span<const std::string> names) {
 std::string human_count(double n) {
   static constexpr std::array<Unit, 5> kUnits = {
       {{1, ""}, {1e3, "K"}, {1e6, "M"}, {1e9, "B"}, {1e12, "T"}}};
-  if (std::abs(n) < 1000 && n == std::trunc(n)) return fmt::format("{:.0f}", n);
-  return scaled(n, kUnits);
+  return scaled_count(n, kUnits);
+}
+
+std::string short_count(double n) {
+  static constexpr std::array<Unit, 5> kUnits = {
+      {{1, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "G"}, {1e12, "T"}}};
+  return scaled_count(n, kUnits);
 }
 
 std::string human_seconds(double s) {
@@ -209,6 +220,14 @@ std::string human_seconds(double s) {
   if (magnitude < 2 * 3600) return scaled(s, kMinutes);
   if (magnitude < 2 * 86400) return scaled(s, kHours);
   return scaled(s, kDays);
+}
+
+std::string short_time(Seconds time) {
+  const auto s = std::llround(std::min(time.v, 1e12));
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s % 3600 / 60);
+  return fmt::format("{}d{:02}h", s / 86400, s % 86400 / 3600);
 }
 
 std::string human_bytes(double bytes) {

@@ -39,9 +39,13 @@ std::string join_or(std::span<const std::string> names);
 
 // 70553706496 -> "70.6B"; 124439808 -> "124M".
 std::string human_count(double n);
+// 41234 -> "41.2k": for a line of figures.
+std::string short_count(double n);
 // 0.00123 -> "1.23 ms"; 12.3 -> "12.3 s".
 std::string human_seconds(double s);
 inline std::string human_seconds(Seconds time) { return human_seconds(time.v); }
+// The two largest units: 45s, 2m03s, 1h02m, 3d04h.
+std::string short_time(Seconds time);
 // 1.3e9 -> "1.21 GiB".
 std::string human_bytes(double bytes);
 inline std::string human_bytes(Bytes bytes) { return human_bytes(bytes.v); }

@@ -127,6 +127,21 @@ TEST(HumanCount, RoundsUpIntoTheNextUnit) {
   EXPECT_EQ(human_count(9'996'000'000), "10.0B");
 }
 
+TEST(ShortCount, HasThreeDigitsAndASuffix) {
+  EXPECT_EQ(short_count(950), "950");
+  EXPECT_EQ(short_count(0.5), "0.50");
+  EXPECT_EQ(short_count(999.6), "1.00k");
+  EXPECT_EQ(short_count(542'400), "542k");
+  EXPECT_EQ(short_count(12'345'678), "12.3M");
+}
+
+TEST(ShortTime, HasTheTwoLargestUnits) {
+  EXPECT_EQ(short_time(Seconds(0)), "0s");
+  EXPECT_EQ(short_time(Seconds(59.7)), "1m00s");
+  EXPECT_EQ(short_time(Seconds(3725)), "1h02m");
+  EXPECT_EQ(short_time(Seconds(3 * 86400 + 4 * 3600)), "3d04h");
+}
+
 TEST(HumanSeconds, PicksTheUnit) {
   EXPECT_EQ(human_seconds(0), "0 s");
   EXPECT_EQ(human_seconds(0.00123), "1.23 ms");

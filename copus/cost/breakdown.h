@@ -30,7 +30,7 @@ struct StepPart {
   char letter;             // in a bar
   std::string_view name;   // in a table, and in JSON with "_s" behind it
   std::string_view text;   // in a legend
-  std::string_view cause;  // in a sentence, of what makes one plan faster than another
+  std::string_view cause;  // of what makes one plan faster than another; empty: not named
   Seconds StepBreakdown::*time;
 };
 
@@ -44,7 +44,7 @@ constexpr std::array<StepPart, 9> kStepParts = {{
     {'P', "pipeline", "pipeline bubble", "pipeline bubble", &StepBreakdown::pipeline},
     {'D', "dp_comm", "data-parallel", "data-parallel traffic", &StepBreakdown::dp},
     {'O', "optimizer", "optimizer", "optimizer", &StepBreakdown::optimizer},
-    {'.', "overhead", "fixed", "the fixed cost of a step", &StepBreakdown::overhead},
+    {'.', "overhead", "fixed", "", &StepBreakdown::overhead},
 }};
 
 }  // namespace copus

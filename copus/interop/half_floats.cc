@@ -1,41 +1,27 @@
 #include "copus/interop/half_floats.h"
 
+#include <Eigen/Core>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "copus/base/check.h"
 
 namespace copus {
+namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian");
 
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-float from_f16(std::uint16_t bits) {
-  const bool negative = (bits & 0x8000U) != 0;
-  const int exponent = bits >> 10 & 0x1f;
-  const auto fraction = static_cast<std::uint32_t>(bits & 0x3ffU);
-  float size = 0;
-  if (exponent == 0) {
-    size = std::ldexp(static_cast<float>(fraction), -24);
-  } else if (exponent == 31) {
-    size = std::bit_cast<float>(0x7f800000U | fraction << 13);
-  } else {
-    size = std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 112) << 23 | fraction << 13);
+// A file's elements need not lie on even addresses.
+template <typename Half>
+void widen_halves(std::span<const std::byte> bytes, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes.data() + 2 * i, 2);
+    out[i] = static_cast<float>(std::bit_cast<Half>(bits));
   }
-  return negative ? -size : size;
 }
 
-std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  // Rounding could carry a NaN's fraction away; a set high bit keeps it one.
-  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40U);
-  const std::uint32_t odd = bits >> 16 & 1U;
-  return static_cast<std::uint16_t>((bits + 0x7fffU + odd) >> 16);
-}
+}  // namespace
 
 std::int64_t float_bytes(std::string_view dtype) {
   if (dtype == "F32") return 4;
@@ -46,13 +32,10 @@ void widen(std::string_view dtype, std::span<const std::byte> bytes, std::span<f
   COPUS_CHECK(bytes.size() == out.size() * static_cast<std::size_t>(float_bytes(dtype)));
   if (dtype == "F32") {
     std::memcpy(out.data(), bytes.data(), bytes.size());
-    return;
-  }
-  const bool is_bf16 = dtype == "BF16";
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, bytes.data() + 2 * i, 2);
-    out[i] = is_bf16 ? from_bf16(bits) : from_f16(bits);
+  } else if (dtype == "BF16") {
+    widen_halves<Eigen::bfloat16>(bytes, out);
+  } else {
+    widen_halves<Eigen::half>(bytes, out);
   }
 }
 
@@ -64,7 +47,7 @@ void narrow(std::string_view dtype, std::span<const float> values, std::span<std
     return;
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t bits = to_bf16(values[i]);
+    const auto bits = std::bit_cast<std::uint16_t>(Eigen::bfloat16(values[i]));
     std::memcpy(out.data() + 2 * i, &bits, 2);
   }
 }

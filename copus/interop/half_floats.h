@@ -8,15 +8,11 @@
 
 namespace copus {
 
-float from_bf16(std::uint16_t bits);
-float from_f16(std::uint16_t bits);
-std::uint16_t to_bf16(float value);  // to nearest, ties to even
-
 // Bytes of an element of a format by its name in safetensors: F32, BF16, F16; 0 for others.
 std::int64_t float_bytes(std::string_view dtype);
 // The elements of `bytes` as floats. REQUIRES: a format of float_bytes(), as many elements in both.
 void widen(std::string_view dtype, std::span<const std::byte> bytes, std::span<float> out);
-// The opposite. REQUIRES: F32 or BF16.
+// The opposite, to the nearest, ties to even. REQUIRES: F32 or BF16.
 void narrow(std::string_view dtype, std::span<const float> values, std::span<std::byte> out);
 
 }  // namespace copus

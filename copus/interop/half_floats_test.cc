@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,6 +10,20 @@
 
 namespace copus {
 namespace {
+
+float widened(const char* dtype, std::uint16_t bits) {
+  const auto bytes = std::bit_cast<std::array<std::byte, 2>>(bits);
+  float value = 0;
+  widen(dtype, bytes, {&value, 1});
+  return value;
+}
+float from_bf16(std::uint16_t bits) { return widened("BF16", bits); }
+float from_f16(std::uint16_t bits) { return widened("F16", bits); }
+std::uint16_t to_bf16(float value) {
+  std::array<std::byte, 2> bytes = {};
+  narrow("BF16", {&value, 1}, bytes);
+  return std::bit_cast<std::uint16_t>(bytes);
+}
 
 TEST(HalfFloats, EveryBf16ComesBackAsItWas) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {

@@ -437,27 +437,22 @@ std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const Searc
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next) {
   const StepBreakdown& a = best.estimate.breakdown;
   const StepBreakdown& b = next.estimate.breakdown;
-  std::vector<std::pair<double, const char*>> parts = {
-      {(b.compute - a.compute).v, "compute"},
-      {(b.recompute - a.recompute).v, "recompute"},
-      {(b.tp - a.tp).v, "tensor-parallel traffic"},
-      {(b.cp - a.cp).v, "context-parallel traffic"},
-      {(b.ep - a.ep).v, "expert traffic"},
-      {(b.pipeline - a.pipeline).v, "pipeline bubble"},
-      {(b.dp - a.dp).v, "data-parallel traffic"},
-      {(b.optimizer - a.optimizer).v, "optimizer"}};
+  std::vector<std::pair<Seconds, std::string_view>> parts;
+  for (const StepPart& part : kStepParts) {
+    if (!part.cause.empty()) parts.emplace_back(b.*part.time - a.*part.time, part.cause);
+  }
   std::stable_sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
-    return std::abs(x.first) > std::abs(y.first);
+    return std::abs(x.first.v) > std::abs(y.first.v);
   });
   const double gain = next.estimate.time / best.estimate.time - 1;
   std::string text = fmt::format("{} beats {} by {:.1f}%", short_name(best.plan),
                                  short_name(next.plan), 100 * gain);
   std::string saved, paid;
   for (const auto& [difference, name] : parts) {
-    if (std::abs(difference) < 0.001 * best.estimate.time.v) continue;
-    std::string& list = difference > 0 ? saved : paid;
-    list += fmt::format("{}{} on {}", list.empty() ? "" : ", ", human_seconds(std::abs(difference)),
-                        name);
+    const Seconds size(std::abs(difference.v));
+    if (size < 0.001 * best.estimate.time) continue;
+    std::string& list = difference > Seconds() ? saved : paid;
+    list += fmt::format("{}{} on {}", list.empty() ? "" : ", ", human_seconds(size), name);
   }
   if (!saved.empty()) text += ": saves " + saved;
   if (!paid.empty()) text += (saved.empty() ? ": pays " : "; pays ") + paid;

@@ -2,12 +2,11 @@
 
 #include <fmt/ranges.h>
 
-#include <ctime>
-
 #include "apps/copus/args/resumed_run.h"
 #include "apps/copus/common.h"
 #include "copus/args/config_file.h"
 #include "copus/base/text.h"
+#include "copus/base/utc_stamp.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/train/health/watchdog.h"
@@ -104,12 +103,7 @@ Result<void> resolve_optimizer(OptimizerArgs& args, const RunOptions& run, Train
 }
 
 std::string default_run_dir(const std::string& model) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
-  return fmt::format("runs/{}-{}", model, stamp);
+  return fmt::format("runs/{}-{}", model, utc_stamp());
 }
 
 }  // namespace

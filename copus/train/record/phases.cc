@@ -29,7 +29,7 @@ void Phases::add(const StepEvent& step) {
   Phase& phase = phases_.back();
   const double seconds = step.step_time.v;
   ++phase.steps;
-  phase.seconds += seconds;
+  phase.time += step.step_time;
   phase.loss = step.loss;
   if (!step.critical_batch) return;
   critical_batch_ = step.critical_batch;
@@ -52,18 +52,18 @@ void Phases::move(const ReconfigureEvent& move) {
                      .batch = move.global_batch_to,
                      .first_step = steps_ + 1,
                      .why = std::move(why),
-                     .pause_s = move.pause.v});
+                     .pause = move.pause});
 }
 
-double Phases::pause_s() const {
-  double sum = 0;
-  for (const Phase& phase : phases_) sum += phase.pause_s;
+Seconds Phases::pause() const {
+  Seconds sum;
+  for (const Phase& phase : phases_) sum += phase.pause;
   return sum;
 }
 
-std::optional<double> Phases::gain(double start_step_s) const {
-  if (stayed_ <= 0 || start_step_s <= 0) return std::nullopt;
-  return progress_ / (stayed_ * static_cast<double>(phases_.front().batch) / start_step_s);
+std::optional<double> Phases::gain(Seconds start_step) const {
+  if (stayed_ <= 0 || start_step <= Seconds()) return std::nullopt;
+  return progress_ / (stayed_ * static_cast<double>(phases_.front().batch) / start_step.v);
 }
 
 std::string Phases::table() const {
@@ -72,9 +72,9 @@ std::string Phases::table() const {
     const double samples = static_cast<double>(phase.steps * phase.batch);
     rows.push_back({fmt::format("{}", phase.first_step), phase.plan, fmt::format("{}", phase.batch),
                     fmt::format("{}", phase.steps),
-                    phase.steps > 0 ? fmt::format("{:.1f}", samples / phase.seconds) : "-",
+                    phase.steps > 0 ? fmt::format("{:.1f}", samples / phase.time.v) : "-",
                     phase.steps > 0 ? fmt::format("{:.4f}", phase.loss) : "-",
-                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause_s), phase.why});
+                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause), phase.why});
   }
   return format_table(
       {"from step", "<layout", "batch", "steps", "samples/s", "loss", "pause", "<why"}, rows);

@@ -21,12 +21,12 @@ class Phases final : public EventSink {
   Result<void> take(const TimedEvent& event) override;
 
   std::int64_t moves() const { return static_cast<std::int64_t>(phases_.size()) - 1; }
-  double pause_s() const;
+  Seconds pause() const;
 
   // Goodput over the run, pauses in it, of what it would have been had the run stayed
-  // where it began: counted from the first step whose critical batch was known. `start_step_s`:
+  // where it began: counted from the first step whose critical batch was known. `start_step`:
   // what a step takes there. Nothing where nothing was known.
-  std::optional<double> gain(double start_step_s) const;
+  std::optional<double> gain(Seconds start_step) const;
 
   // A table: from step, layout, batch, steps, samples/s, loss at its end, pause and reason of the
   // move that began it.
@@ -38,10 +38,10 @@ class Phases final : public EventSink {
     std::int64_t batch = 0;
     std::int64_t first_step = 1;
     std::int64_t steps = 0;
-    double seconds = 0;
+    Seconds time{0};
     double loss = 0;
     std::string why;
-    double pause_s = 0;
+    Seconds pause{0};
   };
   void add(const StepEvent& step);
   void move(const ReconfigureEvent& move);

@@ -22,11 +22,11 @@ Event decision(const std::string& why) {
   return e;
 }
 
-Event move(const char* to, std::int64_t batch, double pause_s, bool done = true) {
+Event move(const char* to, std::int64_t batch, double pause, bool done = true) {
   ReconfigureEvent e;
   e.to = parse_plan_text(to, "plan")->plan;
   e.global_batch_to = batch;
-  e.pause = Seconds(pause_s);
+  e.pause = Seconds(pause);
   e.done = done;
   return e;
 }
@@ -37,13 +37,13 @@ TEST(Phases, GainOfStayingIsOne) {
   Phases phases("dp1", 8, GoodputKind::kPlain);
   for (int i = 0; i < 10; ++i) tell(phases, step(8, 0.5, 3, 20));
   EXPECT_EQ(phases.moves(), 0);
-  EXPECT_NEAR(*phases.gain(0.5), 1, 1e-12);
+  EXPECT_NEAR(*phases.gain(Seconds(0.5)), 1, 1e-12);
 }
 
 TEST(Phases, NothingIsSaidBeforeTheCriticalBatchIsKnown) {
   Phases phases("dp1", 8, GoodputKind::kPlain);
   tell(phases, step(8, 0.5, 3));
-  EXPECT_FALSE(phases.gain(0.5).has_value());
+  EXPECT_FALSE(phases.gain(Seconds(0.5)).has_value());
 }
 
 // Twice the batch in 1.5 times the time, at a critical batch of 40, and a pause of 3 s.
@@ -54,9 +54,9 @@ TEST(Phases, GainCountsEfficiencyAndPauses) {
   for (int i = 0; i < 6; ++i) tell(phases, step(20, 1.5, 2, 40));
   const double moved = 4 * 10 * 0.8 + 6 * 20 * (1 / 1.5);
   const double stayed = (4 + 3 + 9) * 10 * 0.8;
-  EXPECT_NEAR(*phases.gain(1), moved / stayed, 1e-12);
+  EXPECT_NEAR(*phases.gain(Seconds(1)), moved / stayed, 1e-12);
   EXPECT_EQ(phases.moves(), 1);
-  EXPECT_EQ(phases.pause_s(), 3);
+  EXPECT_EQ(phases.pause(), Seconds(3));
 }
 
 TEST(Phases, TableHasALineForEach) {

@@ -4,46 +4,22 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
+#include "copus/base/text.h"
 #include "copus/goodput/configuration.h"
 
 namespace copus {
 namespace {
 
-constexpr double kTerminalEvery_s = 0.1;
-constexpr double kPlainEvery_s = 30;
+using Clock = std::chrono::steady_clock;
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Three digits and a suffix: 41234 -> "41.2k". Whole numbers below a thousand stay whole.
-std::string short_count(double n) {
-  if (n < 1000 && n == std::trunc(n)) return fmt::format("{:.0f}", n);
-  const char* suffix = "";
-  for (const char* next : {"k", "M", "G", "T"}) {
-    if (n < 999.5) break;  // from there on it would round to 1000
-    n /= 1000;
-    suffix = next;
-  }
-  const int decimals = n < 9.995 ? 2 : n < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f}{}", n, decimals, suffix);
-}
-
-// The two largest units: 45s, 2m03s, 1h02m, 3d04h.
-std::string short_time(double seconds) {
-  const auto s = static_cast<std::int64_t>(std::llround(std::min(seconds, 1e12)));
-  if (s < 60) return fmt::format("{}s", s);
-  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
-  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s % 3600 / 60);
-  return fmt::format("{}d{:02}h", s / 86400, s % 86400 / 3600);
-}
+constexpr std::chrono::milliseconds kTerminalEvery(100);
+constexpr std::chrono::seconds kPlainEvery(30);
 
 bool known(const std::optional<double>& value) {
   return value.has_value() && std::isfinite(*value) && *value >= 0;
@@ -101,7 +77,7 @@ struct Message {
 }  // namespace
 
 std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_step,
-                        std::optional<double> remaining_s) {
+                        std::optional<Seconds> remaining) {
   std::string text = fmt::format("step {}", step.step);
   if (last_step) text += fmt::format("/{}", *last_step);
   text += fmt::format("  loss {:.4f}", step.loss);
@@ -111,18 +87,20 @@ std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_
   if (known(step.mfu)) text += fmt::format("  MFU {:.1f}%", *step.mfu * 100);
   text += fmt::format("  batch {}  {}", step.global_batch, short_name(step.plan));
   if (known(step.gns)) text += fmt::format("  noise {}", short_count(*step.gns));
-  if (known(remaining_s)) text += fmt::format("  {} left", short_time(*remaining_s));
+  if (remaining && known(remaining->v)) {
+    text += fmt::format("  {} left", short_time(*remaining));
+  }
   return text;
 }
 
 Progress::Progress(std::FILE* out) : out_(out), terminal_(is_terminal(out)) {
-  if (!terminal_) last_shown_s_ = now_s();
+  if (!terminal_) last_shown_ = Clock::now();
 }
 
 void Progress::set_outlook(std::optional<std::int64_t> last_step,
-                           std::function<std::optional<double>()> remaining_s) {
+                           std::function<std::optional<Seconds>()> remaining) {
   last_step_ = last_step;
-  remaining_s_ = std::move(remaining_s);
+  remaining_ = std::move(remaining);
 }
 
 Result<void> Progress::take(const TimedEvent& event) {
@@ -133,22 +111,22 @@ Result<void> Progress::take(const TimedEvent& event) {
 }
 
 std::string Progress::line_of(const StepEvent& step) const {
-  return format_step(step, last_step_, remaining_s_ ? remaining_s_() : std::nullopt);
+  return format_step(step, last_step_, remaining_ ? remaining_() : std::nullopt);
 }
 
 void Progress::step(const StepEvent& step) {
-  const double now = now_s();
+  const auto now = Clock::now();
   if (!terminal_) {
-    if (!is_logged_step(step.step) && now - last_shown_s_ < kPlainEvery_s) return;
-    last_shown_s_ = now;
+    if (!is_logged_step(step.step) && now - last_shown_ < kPlainEvery) return;
+    last_shown_ = now;
     std::fputs((line_of(step) + "\n").c_str(), out_);
     std::fflush(out_);
     return;
   }
   last_ = line_of(step);
   pending_ = true;
-  if (live_ && now - last_shown_s_ < kTerminalEvery_s) return;
-  last_shown_s_ = now;
+  if (live_ && now - last_shown_ < kTerminalEvery) return;
+  last_shown_ = now;
   show_live(out_, last_);
   std::fflush(out_);
   pending_ = false;

@@ -1,6 +1,7 @@
 // What a person sees of a run: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -14,7 +15,7 @@ namespace copus {
 // "step 120/300  loss 2.3456  41.2k tok/s  MFU 31.0%  batch 32  dp2.tp1.pp2.mb4  noise 120  2m03s
 // left". `last_step`: where the end is known in steps.
 std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_step,
-                        std::optional<double> remaining_s);
+                        std::optional<Seconds> remaining);
 
 // Steps are the line; evaluations, moves and what failed are messages.
 class Progress final : public EventSink {
@@ -24,9 +25,9 @@ class Progress final : public EventSink {
   // seconds.
   explicit Progress(std::FILE* out);
 
-  // What no event says. `remaining_s` is asked at steps: it must outlive those that are taken.
+  // What no event says. `remaining` is asked at steps: it must outlive those that are taken.
   void set_outlook(std::optional<std::int64_t> last_step,
-                   std::function<std::optional<double>()> remaining_s);
+                   std::function<std::optional<Seconds>()> remaining);
   Result<void> take(const TimedEvent& event) override;
   // A message of its own line; the live line is kept below it.
   void say(const std::string& message);
@@ -40,8 +41,8 @@ class Progress final : public EventSink {
   std::FILE* out_;
   bool terminal_;
   std::optional<std::int64_t> last_step_;
-  std::function<std::optional<double>()> remaining_s_;
-  double last_shown_s_ = -1;
+  std::function<std::optional<Seconds>()> remaining_;
+  std::chrono::steady_clock::time_point last_shown_;
   std::string last_;  // line
   bool pending_ = false;
   bool live_ = false;

@@ -43,7 +43,7 @@ std::string tokens_per_s(double n) {
 }
 
 std::string remaining(double seconds) {
-  return format_step(at_step(1), {}, seconds).substr(line_at(1).size());
+  return format_step(at_step(1), {}, Seconds(seconds)).substr(line_at(1).size());
 }
 
 void tell(Progress& progress, const Event& event) {
@@ -51,7 +51,7 @@ void tell(Progress& progress, const Event& event) {
 }
 
 TEST(FormatStep, SaysAllThatIsKnown) {
-  EXPECT_EQ(format_step(full_step(), 300, 123),
+  EXPECT_EQ(format_step(full_step(), 300, Seconds(123)),
             "step 120/300  loss 2.3456  41.2k tok/s  MFU 31.0%  batch 32  dp2.tp1.pp2.mb4  "
             "noise 120  2m03s left");
 }
@@ -61,7 +61,7 @@ TEST(FormatStep, LeavesOutWhatIsNot) {
   StepEvent e = full_step();
   e.mfu.reset();
   e.gns = std::nan("");
-  EXPECT_EQ(format_step(e, {}, HUGE_VAL),
+  EXPECT_EQ(format_step(e, {}, Seconds(HUGE_VAL)),
             "step 120  loss 2.3456  41.2k tok/s  batch 32  dp2.tp1.pp2.mb4");
   e = at_step(7);
   e.loss = std::nan("");
@@ -133,9 +133,9 @@ TEST(Progress, ElsewhereThanOnATerminalSomeStepsAreWholeLines) {
 TEST(Progress, TheLineSaysWhereTheRunEnds) {
   const Written written;
   Progress progress(written.out());
-  progress.set_outlook(20, [] { return std::optional(45.0); });
+  progress.set_outlook(20, [] { return std::optional(Seconds(45)); });
   tell(progress, at_step(1));
-  EXPECT_EQ(written.text(), format_step(at_step(1), 20, 45) + "\n");
+  EXPECT_EQ(written.text(), format_step(at_step(1), 20, Seconds(45)) + "\n");
 }
 
 TEST(Progress, EventsThatMatterAreMessages) {

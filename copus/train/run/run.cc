@@ -87,13 +87,13 @@ std::string summary_of(const Phases& phases, const Controller& controller) {
   if (phases.moves() == 0) return "";
   std::string text = phases.table();
   const StepTime start = controller.start_step_time();
-  if (const std::optional<double> gain = phases.gain(start.time.v)) {
+  if (const std::optional<double> gain = phases.gain(start.time)) {
     text += fmt::format(
         "Goodput ({}) over the run, {} of pauses in it: x{:.2f} of never having moved (by the "
         "critical "
         "batch as estimated, and {} a step at the start)\n",
-        to_string(controller.options().policy.kind), human_seconds(phases.pause_s()), *gain,
-        human_seconds(start.time.v));
+        to_string(controller.options().policy.kind), human_seconds(phases.pause()), *gain,
+        human_seconds(start.time));
   }
   return text;
 }
@@ -142,10 +142,7 @@ Result<void> train(GroupCache& groups, const RunOptions& options, const Dataset&
   }
   LiveJob job(groups, options, data, start, log, controller ? &*controller : nullptr, stop_asked);
   if (progress != nullptr) {
-    progress->set_outlook(options.steps, [&job]() -> std::optional<double> {
-      const std::optional<Seconds> left = job.remaining();
-      return left ? std::optional(left->v) : std::nullopt;
-    });
+    progress->set_outlook(options.steps, [&job] { return job.remaining(); });
   }
   Result<void> ran;
   try {
