@@ -15,9 +15,8 @@ from fixture import END_S, RunTest, main, of_kind, read_events
 LR = 1e-3
 # A critical batch far above every batch: growing always pays, as far as it makes a step's samples faster. Of so few tokens
 # little is learnt in one step: every step is measured.
-STEADY = ("--model", "tiny", "--seq-len", 32, "--lr", LR, "--warmup-samples", 0, "--decay-samples", 0, "--noise-every", 1,
-          "--calibration", 1000)  # fmt: skip
-EAGER = (*STEADY, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)
+EAGER = ("--model", "tiny", "--seq-len", 32, "--lr", LR, "--warmup-samples", 0, "--decay-samples", 0, "--noise-every", 1,
+         "--calibration", 1000, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)  # fmt: skip
 
 
 def hash_at(run_dir, samples):
@@ -99,7 +98,7 @@ class Adapting(RunTest):
         # The samples are those of a run that never moves, one at a time.
         samples = end["samples"]
         step = samples & -samples
-        self.train(*STEADY, "--global-batch", step, "--samples", samples, "--run-dir", "fixed")
+        self.train(*EAGER, "--global-batch", step, "--samples", samples, "--run-dir", "fixed")
         self.assertEqual(hash_at(self.folder / "run", samples), hash_at(self.folder / "fixed", samples))
 
     def test_batch_alone_leaves_the_layout(self):
@@ -113,7 +112,7 @@ class Adapting(RunTest):
             self.assertEqual(move["bytes_moved"], 0)
 
     def test_off_decides_nothing_and_still_measures(self):
-        self.train(*STEADY, "--global-batch", 8, "--steps", 30, "--ranks", 2, "--run-dir", "run")
+        self.train(*EAGER, "--global-batch", 8, "--steps", 30, "--ranks", 2, "--run-dir", "run")
         events = self.check_events(8)
         self.assertEqual({event["event"] for event in events}, {"start", "step", "checkpoint", "end"})
         last = [event for event in events if event["event"] == "step"][-1]

@@ -1,6 +1,9 @@
 #include "copus/train/options/run_data.h"
 
+#include <algorithm>
 #include <vector>
+
+#include "copus/base/hash.h"
 
 namespace copus {
 
@@ -19,6 +22,21 @@ Result<Dataset> open_data(const RunOptions& options) {
         options.held_out, data.epoch_samples());
   }
   return data;
+}
+
+std::uint64_t data_fingerprint(const Dataset& data) {
+  std::uint64_t hash = kNoHash;
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
+  constexpr std::int64_t kLooks = 64;
+  const std::int64_t n = data.epoch_samples(), looks = std::min(kLooks, n);
+  for (std::int64_t look = 0; look < looks; ++look) {
+    const std::int64_t index = looks > 1 ? look * (n - 1) / (looks - 1) : 0;
+    if (!data.sample(index, tokens)) continue;
+    for (const std::int64_t token : tokens) {
+      hash = add_to_hash(hash, static_cast<std::uint64_t>(token));
+    }
+  }
+  return hash;
 }
 
 }  // namespace copus

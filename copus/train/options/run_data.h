@@ -9,4 +9,7 @@ namespace copus {
 // Looked at as far as the first step and the first evaluation will need it.
 Result<Dataset> open_data(const RunOptions& options);
 
+// Over 64 samples from the first to the last: other data shows in it, and another order.
+std::uint64_t data_fingerprint(const Dataset& data);
+
 }  // namespace copus

@@ -15,7 +15,7 @@ namespace copus {
 
 // How a run adapts: what is decided, over which configurations, on which cluster.
 struct AdaptOptions {
-  ControllerOptions controller;  // policy.adapt: off, batch, full
+  ControllerOptions controller;  // policy.adapt: any of them
   std::int64_t lowest_batch = 0, highest_batch = 0;
   std::vector<PartialPlan> spaces;     // what is pinned; each is searched
   std::optional<ClusterSpec> cluster;  // nothing: measured here, or the catalog's

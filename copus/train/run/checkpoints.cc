@@ -39,16 +39,17 @@ bool Checkpoints::due(std::int64_t step) const {
 Result<void> Checkpoints::save(Trainer& trainer, Manifest manifest) {
   const Activity::Scope saves(trainer.mesh().world->activity(), Doing::kSaving);
   const auto begin = Clock::now();
-  waited_ = Seconds();
+  Seconds waited;
   if (const std::optional<SaveOutcome> before = saver_->saver().wait()) {
-    waited_ = seconds_since(begin);
+    waited = seconds_since(begin);
     log_.say(fmt::format("step {}  waited {} for the checkpoint of step {}", manifest.step,
-                         human_seconds(waited_), before->step));
+                         human_seconds(waited), before->step));
     COPUS_TRY_VOID(record(*before));
   }
   // A rank whose disk is slow is waited for here, and not in the next step, where it would be given
   // up sooner.
   trainer.mesh().world->meet(begin);
+  waited_ = waited;
   asked_ = false;
   begun_step_ = manifest.step;
   saver_->save(trainer, std::move(manifest));

@@ -16,7 +16,9 @@ Decision decision_of(const std::string& command) {
   Decision decision;
   if (command.empty()) return decision;
   decision.move = true;
-  decision.to = parse_configuration(command).value();
+  const Result<Configuration> to = parse_configuration(command);
+  if (!to) throw CommError("rank 0's decision: " + to.error().message);
+  decision.to = *to;
   return decision;
 }
 

@@ -7,7 +7,8 @@
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/run_state.h"
 #include "copus/train/move/move.h"
-#include "copus/train/run/beginning.h"
+#include "copus/train/options/run_data.h"
+#include "copus/train/run/announce.h"
 #include "copus/train/run/stopping.h"
 
 namespace copus {
@@ -202,7 +203,7 @@ Result<void> LiveJob::observed(const StepReport& step) {
 
 Result<void> LiveJob::conclude() {
   const std::optional<EndReason> limit = reached_limit(options_, {steps_, samples_});
-  const bool asked = result_.asked_to_stop > 0;
+  const bool asked = asked_to_stop() != Asked::kNo;
   // Who asks a run to stop may not wait long: what it has reached comes first.
   if (asked) COPUS_TRY_VOID(save_what_is_left());
   const bool evaluates =
@@ -215,15 +216,15 @@ Result<void> LiveJob::conclude() {
   if (done()) return save_what_is_left();
   const double of_step = result_.is_bad() ? INFINITY : loss_.value_or(INFINITY);
   const double reached = options_.eval_every > 0 ? held_out_loss_.value_or(INFINITY) : of_step;
-  reason_ = given_up ? EndReason::kSignal : reached_limit(options_, {steps_, samples_, reached});
-  if (!done() && asked) reason_ = asked_to_stop_reason();
+  reason_ = reason_to_stop(options_, {steps_, samples_, reached}, asked_to_stop(), given_up);
   if (done()) trained_ = elapsed();
   return {};
 }
 
-EndReason LiveJob::asked_to_stop_reason() const {
+Asked LiveJob::asked_to_stop() const {
+  if (result_.asked_to_stop == 0) return Asked::kNo;
   const bool out_of_time = leads() ? late_ : options_.for_time.has_value();
-  return out_of_time && !stop_asked_.load() ? EndReason::kTime : EndReason::kSignal;
+  return out_of_time && !stop_asked_.load() ? Asked::kByItsTime : Asked::kBySignal;
 }
 
 Result<bool> LiveJob::evaluate() {
@@ -297,6 +298,7 @@ Result<void> LiveJob::save_what_is_left() {
 }
 
 Result<void> LiveJob::save() {
+  const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
   const TrainerOptions& t = trainer_.options();
   RunState state;
   state.data_hash = data_hash_;

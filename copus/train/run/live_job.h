@@ -13,6 +13,7 @@
 #include "copus/train/run/run.h"
 #include "copus/train/run/run_log.h"
 #include "copus/train/run/start.h"
+#include "copus/train/run/stopping.h"
 
 namespace copus {
 
@@ -54,7 +55,7 @@ class LiveJob final : public Job {
   Result<bool> evaluate();
   // Evaluates where it is time to, and looks for a reason to stop.
   Result<void> conclude();
-  EndReason asked_to_stop_reason() const;
+  Asked asked_to_stop() const;
   Result<void> save();
   // The run ends here: what no checkpoint has yet.
   Result<void> save_what_is_left();

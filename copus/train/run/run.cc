@@ -144,15 +144,18 @@ Result<void> train(GroupCache& groups, const RunOptions& options, const Dataset&
   if (progress != nullptr) {
     progress->set_outlook(options.steps, [&job] { return job.remaining(); });
   }
+  const auto take_outcome = [&] {
+    outcome = job.outcome();
+    if (progress != nullptr) progress->set_outlook(options.steps, nullptr);
+  };
   Result<void> ran;
   try {
     ran = run_job(job, *decider);
   } catch (...) {
-    outcome = job.outcome();
+    take_outcome();
     throw;
   }
-  outcome = job.outcome();
-  if (progress != nullptr) progress->set_outlook(options.steps, nullptr);
+  take_outcome();
   if (controller) outcome.summary = summary_of(*record->phases, *controller);
   return ran;
 }
@@ -165,16 +168,16 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   COPUS_TRY(const Dataset data, open_data(options));
   COPUS_TRY_VOID(check_same_options(where, options, data));
   Activity& activity = *where.activity;
-  std::optional<Watchdog> watchdog;
   std::unique_ptr<Record> record;
+  TrainerOptions trainer = options.trainer;
+  RunStart start;
+  std::optional<Watchdog> watchdog;
   const auto enter = [&]() -> Result<void> {
     COPUS_TRY(record, enter_directory(where, options, progress));
     COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), where.rank));
     watchdog.emplace(activity, watching(where));
     return {};
   };
-  TrainerOptions trainer = options.trainer;
-  RunStart start;
   if (options.checkpoint.resume) {
     COPUS_TRY_VOID(enter());
     COPUS_TRY(start, resume_run(groups, options, data, [&](const std::string& text) {

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "copus/base/units.h"
 #include "copus/events/event.h"
-#include "copus/train/comm/comm.h"
+#include "copus/train/comm/mesh.h"
 #include "copus/train/options/run_options.h"
 #include "copus/train/record/progress.h"
 

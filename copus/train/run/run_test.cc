@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 #include "copus/base/test_folder.h"
@@ -218,6 +219,65 @@ TEST(Run, ThatFailsBeforeItsFirstStepEndsWhereItWas) {
   EXPECT_EQ(end.samples, 3 * kBatch);
   EXPECT_EQ(end.tokens_per_s, 0);
   EXPECT_TRUE(end.loss.has_value());
+}
+
+TEST(Run, GoesOnFromTheCheckpointBeforeOneThatIsDamaged) {
+  const TestFolder folder;
+  RunOptions options = run_in(folder);
+  options.checkpoint.every = 2;
+  ASSERT_EQ(run_all(options).refused, "");
+  const std::string newest = checkpoint_folder(folder.path(), 3);
+  const Result<Manifest> manifest = read_manifest(newest);
+  ASSERT_TRUE(manifest.has_value()) << manifest.error().message;
+  std::filesystem::resize_file(newest + "/" + manifest->files.at(0).name, 100);
+
+  RunOptions rest = going_on(options);
+  rest.steps = 4;
+  const Ended ended = run_all(rest);
+  ASSERT_EQ(ended.refused, "");
+  EXPECT_EQ(ended.of[0].steps, 4);
+  const auto restarts = only<RestartEvent>(events_of(folder));
+  ASSERT_EQ(restarts.size(), 1U);
+  EXPECT_EQ(restarts[0].step, 2);
+  EXPECT_EQ(restarts[0].from, checkpoint_folder(folder.path(), 2));
+  EXPECT_TRUE(contains(restarts[0].skipped, "step-3")) << restarts[0].skipped;
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/checkpoints/damaged-step-3"));
+}
+
+TEST(Run, WhoseTimeIsOverEndsOnAllRanksAndSaysSo) {
+  const TestFolder folder;
+  RunOptions options = run_in(folder);
+  options.steps.reset();
+  options.for_time = Seconds(0.2);
+  const Ended ended = run_all(options);
+  ASSERT_EQ(ended.refused, "");
+  for (const RunOutcome& outcome : ended.of) {
+    EXPECT_EQ(outcome.reason, EndReason::kTime);
+    EXPECT_EQ(outcome.steps, ended.of[0].steps);
+    EXPECT_TRUE(outcome.saved);
+  }
+}
+
+// Every step is a spike to a run for which the least rise is one: it goes back, and on.
+TEST(Run, GoesBackToItsCheckpointAtABadStepAndLeavesTheSamplesOut) {
+  const TestFolder folder;
+  RunOptions options = run_in(folder);
+  options.steps = 45;
+  options.checkpoint.every = 10;
+  options.bad_steps.action = OnBadStep::kRollback;
+  options.bad_steps.norm_spike = 1;  // above its median: about every second step
+  options.bad_steps.most_rollbacks = 2;
+  const Ended ended = run_all(options);
+  ASSERT_EQ(ended.refused, "");
+  const std::vector<Event> events = events_of(folder);
+  const auto bad = only<BadStepEvent>(events);
+  ASSERT_EQ(bad.size(), 3U) << "two rollbacks, and one more is too many";
+  EXPECT_EQ(bad[0].action, "rollback");
+  EXPECT_EQ(bad[0].from, checkpoint_folder(folder.path(), 30));
+  EXPECT_EQ(bad[0].samples, bad[0].step * kBatch) << "its samples are behind the run";
+  EXPECT_EQ(bad[2].action, "stop");
+  for (const RunOutcome& outcome : ended.of) EXPECT_EQ(outcome.reason, EndReason::kSpike);
+  EXPECT_TRUE(contains(ended.of[0].error, "--max-rollbacks")) << ended.of[0].error;
 }
 
 TEST(Run, OtherDataThanTheCheckpointsIsRefusedUnlessMeant) {

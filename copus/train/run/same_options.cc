@@ -6,7 +6,7 @@
 
 #include "copus/base/text.h"
 #include "copus/train/comm/agree.h"
-#include "copus/train/run/start.h"
+#include "copus/train/options/run_data.h"
 
 namespace copus {
 namespace {

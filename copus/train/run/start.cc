@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "copus/base/checksum.h"
-#include "copus/base/hash.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/reader.h"
 #include "copus/train/checkpoint/run_state.h"
@@ -15,6 +14,7 @@
 #include "copus/train/comm/agree.h"
 #include "copus/train/device/host_memory.h"
 #include "copus/train/move/restore.h"
+#include "copus/train/options/run_data.h"
 
 namespace copus {
 namespace {
@@ -130,21 +130,6 @@ void take_reached(const Manifest& manifest, const RunState& state, RunStart& sta
 }
 
 }  // namespace
-
-std::uint64_t data_fingerprint(const Dataset& data) {
-  std::uint64_t hash = kNoHash;
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(data.seq_len() + 1));
-  constexpr std::int64_t kLooks = 64;
-  const std::int64_t n = data.epoch_samples(), looks = std::min(kLooks, n);
-  for (std::int64_t look = 0; look < looks; ++look) {
-    const std::int64_t index = looks > 1 ? look * (n - 1) / (looks - 1) : 0;
-    if (!data.sample(index, tokens)) continue;
-    for (const std::int64_t token : tokens) {
-      hash = add_to_hash(hash, static_cast<std::uint64_t>(token));
-    }
-  }
-  return hash;
-}
 
 Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const TrainerOptions& options,
                                                   const CheckpointReader& reader) {

@@ -30,9 +30,6 @@ struct RunStart {
   std::string skipped;  // why newer ones were not taken; empty: none were
 };
 
-// Over 64 samples from the first to the last: other data shows in it, and another order.
-std::uint64_t data_fingerprint(const Dataset& data);
-
 // restore_trainer() while the checksums of the files are verified, each file by one of the ranks.
 // An error may be one rank's alone.
 Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const TrainerOptions& options,

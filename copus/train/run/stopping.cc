@@ -9,6 +9,14 @@ std::optional<EndReason> reached_limit(const RunOptions& options, const Reached&
   return std::nullopt;
 }
 
+std::optional<EndReason> reason_to_stop(const RunOptions& options, const Reached& reached,
+                                        Asked asked, bool given_up) {
+  if (given_up) return EndReason::kSignal;
+  if (const std::optional<EndReason> limit = reached_limit(options, reached)) return limit;
+  if (asked == Asked::kNo) return std::nullopt;
+  return asked == Asked::kByItsTime ? EndReason::kTime : EndReason::kSignal;
+}
+
 std::optional<Seconds> time_left(const RunOptions& options, const Reached& reached,
                                  const Pace& pace) {
   std::optional<Seconds> left;

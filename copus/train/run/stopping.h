@@ -21,6 +21,14 @@ struct Reached {
 // is.
 std::optional<EndReason> reached_limit(const RunOptions& options, const Reached& reached);
 
+// Whether a rank was asked to stop during the step, and by what.
+enum class Asked { kNo, kByItsTime, kBySignal };
+
+// Why the run stops after this step; nothing: it goes on. `given_up`: an evaluation was, for a rank
+// was asked to stop.
+std::optional<EndReason> reason_to_stop(const RunOptions& options, const Reached& reached,
+                                        Asked asked, bool given_up);
+
 struct Pace {
   Seconds step;  // of late
   std::int64_t global_batch = 1;

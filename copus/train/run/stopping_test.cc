@@ -35,6 +35,16 @@ TEST(Stopping, ALossThatIsNotKnownOrNoNumberReachesNothing) {
   EXPECT_EQ(reached_limit(limits({}, {}, 2.5), {3, 99, NAN}), std::nullopt);
 }
 
+TEST(Stopping, ALimitThatIsReachedIsTheReasonThoughARankWasAskedToStop) {
+  const RunOptions ten = limits(10);
+  EXPECT_EQ(reason_to_stop(ten, {9, 0}, Asked::kNo, false), std::nullopt);
+  EXPECT_EQ(reason_to_stop(ten, {9, 0}, Asked::kBySignal, false), EndReason::kSignal);
+  EXPECT_EQ(reason_to_stop(ten, {9, 0}, Asked::kByItsTime, false), EndReason::kTime);
+  EXPECT_EQ(reason_to_stop(ten, {10, 0}, Asked::kBySignal, false), EndReason::kSteps);
+  // Without its last evaluation a run is not over: whoever goes on has it.
+  EXPECT_EQ(reason_to_stop(ten, {10, 0}, Asked::kBySignal, true), EndReason::kSignal);
+}
+
 TEST(Stopping, TimeLeftIsOfTheLimitThatComesFirst) {
   const Reached at{.steps = 40, .samples = 640};
   const Pace pace{.step = Seconds(0.5), .global_batch = 16, .elapsed = Seconds(20)};

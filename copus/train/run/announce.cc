@@ -1,4 +1,4 @@
-#include "copus/train/run/beginning.h"
+#include "copus/train/run/announce.h"
 
 #include "copus/base/text.h"
 
