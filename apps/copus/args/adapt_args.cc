@@ -11,6 +11,11 @@
 namespace copus {
 namespace {
 
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
 // The engine trains ZeRO stages 0 and 1, one context, no experts.
 Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerOptions trainer) {
   PartialPlan pinned;
@@ -44,29 +49,13 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
                     value_text(trainer.plan, field), value_text(spaces.front().plan, field));
 }
 
-// Nobody is told that a run has done as asked when it has not.
-Result<void> check_no_effect(const AnyOption& option, const AdaptArgs& args, const char* needed) {
-  // Of a file's options a command line may switch off what they are for.
-  if (!option.given() || option.from() < args.adapt.from()) return {};
-  return make_error("{}: got {} without {}; want both, or neither", option.flag(),
-                    spelled(option.value()).front(), needed);
-}
-
-// A run that does not adapt makes no decisions, and looks for a plan only where the best is wanted.
-Result<void> check_use(AdaptArgs& args, PlanChoice plan) {
-  for (AnyOption* option : args.policy.decisions.options()) {
-    COPUS_TRY_VOID(check_no_effect(*option, args, "--adapt batch, full or track"));
-    option->leave_out_of_file();
-  }
-  for (AnyOption* option :
-       {static_cast<AnyOption*>(&args.policy.fix), static_cast<AnyOption*>(&args.cluster)}) {
-    if (plan != PlanChoice::kBest) {
-      COPUS_TRY_VOID(
-          check_no_effect(*option, args, "--adapt batch, full or track, or --plan best"));
-    }
-    option->leave_out_of_file();
-  }
-  return {};
+// A run that makes no decisions writes none of their options down, and pins and a cluster only
+// where the best plan is looked for.
+void leave_out_what_is_not_used(AdaptArgs& args, PlanChoice plan) {
+  for (AnyOption* option : args.policy.decisions.options()) option->leave_out_of_file();
+  if (plan == PlanChoice::kBest) return;
+  args.policy.fix.leave_out_of_file();
+  args.cluster.leave_out_of_file();
 }
 
 }  // namespace
@@ -89,12 +78,12 @@ Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& traine
       return make_error("--cluster: got {}, which has {} GPUs; want as many as there are ranks, {}",
                         *args.cluster, out.cluster->gpus(), ranks);
     }
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(*args.cluster, ignored)) {
-      args.cluster.write_as(from_anywhere(*args.cluster));
-    }
+    if (is_file(*args.cluster)) args.cluster.write_as(from_anywhere(*args.cluster));
   }
-  if (!out.on()) COPUS_TRY_VOID(check_use(args, plan));
+  if (policy.fix.known() && is_file(*policy.fix)) {
+    policy.fix.write_as(from_anywhere(*policy.fix));
+  }
+  if (!out.on()) leave_out_what_is_not_used(args, plan);
   out.choose_plan = plan == PlanChoice::kBest || (out.on() && plan == PlanChoice::kLeftOpen);
   if (out.on() && plan == PlanChoice::kGiven) COPUS_TRY_VOID(check_start(trainer, out.spaces));
   return out;

@@ -59,7 +59,7 @@ struct PolicyArgs : OptionGroup {
   Option<double> calibration{this, "--calibration", number(1e-3, 1e6),
                              "critical batch / gradient noise scale", PolicyOptions().calibration};
   DecisionArgs decisions{this, kAdapting};
-  Option<std::string> fix{this, "--fix", text("PLAN"),
+  Option<std::string> fix{this, "--fix", text("PLAN|FILE"),
                           "parts of the plan that stay: zero=0,tp=1 or z0.tp1"};
 };
 

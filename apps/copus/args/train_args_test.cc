@@ -158,6 +158,11 @@ TEST(ResolveRun, TheFileOfARunGivesTheSameRun) {
     const Result<RunOptions> same = resolve_run(again, 2, 2);
     ASSERT_TRUE(same) << same.error().message << "\n" << run->config;
     EXPECT_EQ(same->config, run->config);
+    EXPECT_EQ(same->adapt.choose_plan, run->adapt.choose_plan);
+    ASSERT_EQ(same->adapt.spaces.size(), run->adapt.spaces.size()) << run->config;
+    for (std::size_t i = 0; i < run->adapt.spaces.size() && run->adapt.choose_plan; ++i) {
+      EXPECT_EQ(same->adapt.spaces[i].given, run->adapt.spaces[i].given) << run->config;
+    }
   }
 }
 
@@ -173,41 +178,40 @@ TEST(ResolveRun, DefaultsFollowFromOtherOptions) {
   EXPECT_EQ(resolve(on_gpus, {"--device=cuda"})->trainer.compute, Compute::kBf16);
 }
 
-TEST(ResolveRun, WhatIsForDecisionsIsRefusedInARunThatMakesNone) {
+// config.toml says what a run goes by, and nothing else.
+TEST(ResolveRun, WhatARunMakesNoUseOfIsNotInItsFile) {
   for (const char* word : {"--margin=0.2", "--batch-margin=0.2", "--caution=1", "--dwell=5",
                            "--decide-every=5", "--horizon=2h", "--probe=1", "--batch-range=8:64",
                            "--fix=tp=1", "--cluster=1x1xH100-80GB-SXM"}) {
-    TrainArgs args;
-    const Result<RunOptions> run = resolve(args, {word});
-    ASSERT_FALSE(run) << word;
-    const std::string flag = std::string(word).substr(0, std::string(word).find('='));
-    EXPECT_TRUE(run.error().message.starts_with(flag + ": got ")) << run.error().message;
-    EXPECT_TRUE(contains(run.error().message, "without --adapt batch, full or track"));
-    TrainArgs adapting;
-    EXPECT_TRUE(resolve(adapting, {word, "--adapt=batch", "--plan=micro_batch=1"})) << word;
-  }
-  for (const char* word : {"--goodput=plain", "--calibration=3"}) {  // of the columns of every step
-    TrainArgs args;
-    EXPECT_TRUE(resolve(args, {word})) << word;
+    const std::string key = std::string(word).substr(2, std::string(word).find('=') - 2) + " = ";
+    TrainArgs steady, adapting;
+    const Result<RunOptions> run = resolve(steady, {word});
+    ASSERT_TRUE(run) << run.error().message;
+    EXPECT_FALSE(contains(run->config, "\n" + key)) << run->config;
+    const Result<RunOptions> moving =
+        resolve(adapting, {word, "--adapt=batch", "--plan=micro_batch=1"});
+    ASSERT_TRUE(moving) << moving.error().message;
+    EXPECT_TRUE(contains(moving->config, "\n" + key)) << moving->config;
   }
   for (const char* word : {"--fix=tp=1", "--cluster=1x1xH100-80GB-SXM"}) {
     TrainArgs args;
-    EXPECT_TRUE(resolve(args, {word, "--plan=best"})) << word;
+    const Result<RunOptions> run = resolve(args, {word, "--plan=best"});
+    ASSERT_TRUE(run) << run.error().message;
+    EXPECT_TRUE(contains(run->config, word[2] == 'f' ? "\nfix = " : "\ncluster = "));
   }
 }
 
-TEST(ResolveRun, ACommandLineMaySwitchOffWhatAFileIsFor) {
+TEST(ResolveRun, FilesAreNamedAsTheyAreFoundFromEverywhere) {
   const TestFolder folder;
-  const std::string path = folder.write("a.toml", "margin = 0.2\nadapt = \"full\"\n");
-  TrainArgs off;
-  ASSERT_TRUE(read_words(off, {"--adapt=off"}));
-  ASSERT_TRUE(read_config(off, path, From::kConfig));
-  const Result<RunOptions> run = resolve(off, {});
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  folder.write("fix.json", R"({"tp": 1})");
+  TrainArgs args;
+  const Result<RunOptions> run = resolve(args, {"--adapt=full", "--fix=fix.json"});
+  const std::string here = std::filesystem::current_path().string();
+  std::filesystem::current_path(before);
   ASSERT_TRUE(run) << run.error().message;
-  EXPECT_FALSE(contains(run->config, "margin"));
-  TrainArgs forgot;
-  ASSERT_TRUE(read_config(forgot, folder.write("b.toml", "margin = 0.2\n"), From::kConfig));
-  EXPECT_FALSE(resolve(forgot, {}));
+  EXPECT_TRUE(contains(run->config, "fix = \"" + here + "/fix.json\"")) << run->config;
 }
 
 }  // namespace
