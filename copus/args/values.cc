@@ -67,7 +67,8 @@ Values<Seconds> duration(Seconds longest, std::string_view longest_text) {
         }
         return Seconds(seconds);
       },
-      [](Seconds value) { return Json(duration_text(value)); }, std::string(longest_text));
+      [](Seconds value) { return Json(duration_text(value)); },
+      longest_text.empty() ? "3650d at most" : std::string(longest_text));
 }
 
 Values<std::string> text(std::string placeholder) {
