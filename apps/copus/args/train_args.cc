@@ -81,7 +81,7 @@ Result<void> resolve_limits(const LimitArgs& args, RunOptions& run) {
   if (args.samples.known()) run.samples = *args.samples;
   if (args.until_loss.known()) run.until_loss = *args.until_loss;
   if (args.for_time.known()) run.for_time = *args.for_time;
-  if (!run.steps && !run.samples && !run.until_loss && !run.for_seconds) {
+  if (!run.steps && !run.samples && !run.until_loss && !run.for_time) {
     return make_error("--steps: missing; want one of --steps, --samples, --until-loss or --for");
   }
   return {};
