@@ -51,9 +51,10 @@ class CheckpointTest(RunTest):
 
 class Resumed(CheckpointTest):
     def kill_after(self, step, *args):
-        """The supervisor and all ranks, at once."""
+        """The supervisor and all ranks, at once, with a checkpoint to go on from: it is written behind the run."""
         run = self.start(*TWELVE, "--run-dir", "run", "--checkpoint-every", 4, *args)
         self.wait_for_step(run, step)
+        self.wait_for_event(run, '"event":"checkpoint"')
         run.process.kill()
         run.wait(END_S)
         self.assert_nothing_runs()
