@@ -192,14 +192,14 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
   for (const auto& [what, names] : {std::pair{"GPUs", gpus}, std::pair{"networks", networks},
                                     std::pair{"frameworks", frameworks}}) {
     if (names.size() > 1) {
-      return make_error(
-          "--calibrate: got {} for rows of {} {} ({}); a cluster file has one: want a folder, "
-          "which can hold several, or rows of one",
-          path, names.size(), what, fmt::join(names, "; "));
+      return field_error("--calibrate",
+                         "got {} for rows of {} {} ({}); a cluster file has one: want a folder, "
+                         "which can hold several, or rows of one",
+                         path, names.size(), what, fmt::join(names, "; "));
     }
   }
   if (largest == nullptr) {
-    return make_error("--calibrate: got no row that can be priced; want at least one");
+    return field_error("--calibrate", "got no row that can be priced; want at least one");
   }
   ClusterSpec cluster = cluster_of_run(*largest->run, *largest->profile);
   FrameworkProfile profile = *largest->profile;
@@ -242,8 +242,8 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   std::error_code failed;
   fs::create_directories(folder / "frameworks", failed);
   if (failed) {
-    return make_error("--calibrate: {}: cannot be made a folder: {}", folder.string(),
-                      failed.message());
+    return field_error("--calibrate", "{}: cannot be made a folder: {}", folder.string(),
+                       failed.message());
   }
   COPUS_TRY_VOID(write_file((folder / "gpus.json").string(), gpus.dump(2) + "\n"));
   for (const auto& [name, profile] : profiles) {
@@ -261,9 +261,9 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
                             std::span<const FrameworkProfile* const> profiles,
                             const CalibrateArgs& args) {
   if (!can_calibrate()) {
-    return make_error(
-        "--calibrate: this copus was built without the Ceres solver; want one built "
-        "where libceres-dev is installed");
+    return field_error("--calibrate",
+                       "this copus was built without the Ceres solver; want one built "
+                       "where libceres-dev is installed");
   }
   std::vector<const MeasuredRun*> measured;
   for (const PricedRun& priced : runs) measured.push_back(priced.run);
@@ -283,7 +283,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
     for (const std::string_view key : split(args.keep, ';')) {
       if (!keys.contains(std::string(key))) {
         const std::vector<std::string> known(keys.begin(), keys.end());
-        return make_error("--keep: got {:?}; want one of {}", key, join_or(known));
+        return field_error("--keep", "got {:?}; want one of {}", key, join_or(known));
       }
       options.keep.emplace_back(key);
     }
@@ -292,10 +292,10 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
     return priced.timed() || (priced.price && !priced.run->failed && priced.run->peak_memory);
   };
   if (std::none_of(runs.begin(), runs.end(), is_usable)) {
-    return make_error(
-        "--calibrate: got {} rows, none of which worked, can be priced and has a step_time_s or "
-        "peak_mem_gib; want at least one",
-        runs.size());
+    return field_error("--calibrate",
+                       "got {} rows, none of which worked, can be priced and has a step_time_s or "
+                       "peak_mem_gib; want at least one",
+                       runs.size());
   }
   const bool to_file = args.to.ends_with(".json");
   if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refused before any work

@@ -67,7 +67,7 @@ struct ExportArgs : OptionGroup {
                                "tensors in one file at most, as 5GB or 500MiB; a larger tensor has "
                                "a file alone",
                                Bytes(static_cast<double>(HfExportOptions().max_shard_bytes))};
-  Option<bool> json{this, "--json", flag(), "print JSON", false};
+  JsonOption json{this};
 };
 
 struct ImportArgs : OptionGroup {
@@ -75,7 +75,7 @@ struct ImportArgs : OptionGroup {
                              "with config.json and model.safetensors", Required()};
   Option<std::string> run_dir{this, "--run-dir", text("FOLDER"),
                               "run directory to make, without checkpoints and events", Required()};
-  Option<bool> json{this, "--json", flag(), "print JSON", false};
+  JsonOption json{this};
 };
 
 Result<HfExported> run_export_of(const ExportArgs& args, const std::string& folder,

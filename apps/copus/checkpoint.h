@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/args/shared_options.h"
 #include "copus/args/option.h"
 #include "copus/base/result.h"
 #include "copus/train/checkpoint/folder.h"
@@ -20,7 +21,7 @@ Result<CheckpointChoice> choose_checkpoints(const std::string& path);
 struct CheckpointLookArgs : OptionGroup {
   Option<std::string> path{this, "path", text("PATH"),
                            "a checkpoint, or a run directory for all of its", Required()};
-  Option<bool> json{this, "--json", flag(), "print JSON", false};
+  JsonOption json{this};
 };
 int inspect_checkpoints(const CheckpointLookArgs& args);
 int verify_checkpoints(const CheckpointLookArgs& args);

@@ -47,8 +47,8 @@ Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>&
   }
   job.seq_len = args.seq_len.value_or(std::min(kUsualSeqLen, job.model.max_positions));
   if (job.model.positions == Positions::kLearned && job.seq_len > job.model.max_positions) {
-    return make_error("--seq-len: got {}; {} has learned positions for {} at most", job.seq_len,
-                      job.model.name, job.model.max_positions);
+    return field_error("--seq-len", "got {}; {} has learned positions for {} at most", job.seq_len,
+                       job.model.name, job.model.max_positions);
   }
   job.global_batch = *args.global_batch;
   COPUS_TRY(job.framework, load_framework(args.framework, job.cluster));

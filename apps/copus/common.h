@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/copus/args/shared_options.h"
 #include "copus/args/option.h"
 #include "copus/base/json.h"
 #include "copus/base/result.h"
@@ -33,17 +34,14 @@ struct JobArgs : OptionGroup {
   JobArgs(OptionGroup* whole, const Default<std::string>& needed, std::int64_t batch = 1024,
           const char* batch_help = "sequences per step, over all replicas")
       : OptionGroup(whole, "The job"),
-        model{this, "--model", text("NAME|FILE"), "catalog name, or a Hugging Face config.json",
-              needed},
-        cluster{this, "--cluster", text("NODESxGPUSxGPU|NAME|FILE"),
-                "4x8xH100-80GB-SXM, a catalog name, or a cluster file", needed},
-        global_batch{this, "--global-batch", integer(1, kMaxGlobalBatch), batch_help, batch} {}
+        model{this, needed},
+        cluster{this, "", needed},
+        global_batch{this, kMaxGlobalBatch, batch, batch_help} {}
 
-  Option<std::string> model, cluster;
-  Option<std::int64_t> seq_len{
-      this, "--seq-len", integer(1, 100'000'000), "tokens per sequence",
-      Otherwise{fmt::format("the model's positions, at most {}", kUsualSeqLen)}};
-  Option<std::int64_t> global_batch;
+  ModelOption model;
+  ClusterOption cluster;
+  SeqLenOption seq_len{this, 100'000'000, kUsualSeqLen};
+  GlobalBatchOption global_batch;
   Option<Precision> precision{this, "--precision", one_of(kPrecisions), "of the matrix products",
                               Otherwise{"bf16 where the GPU has it, else fp16"}};
   Option<std::string> framework{this, "--framework", text("NAME"),
@@ -53,7 +51,7 @@ struct JobArgs : OptionGroup {
   Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
                              "what is assumed of the engine, on top of the framework's profile "
                              "(see docs/cost-model.md)"};
-  Option<bool> json{this, "--json", flag(), "print JSON", false, InFile::kNo};
+  JsonOption json{this};
 };
 
 struct Workload {

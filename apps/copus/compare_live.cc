@@ -35,10 +35,10 @@ Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOp
       break;
     case Rule::kCbsOptimistic:
       if (late_plan.empty()) {
-        return make_error(
-            "--policies: got cbs-optimistic; want static:{} before it: its layout is taken from "
-            "there",
-            o.late_batch);
+        return field_error("--policies",
+                           "got cbs-optimistic; want static:{} before it: its layout is taken from "
+                           "there",
+                           o.late_batch);
       }
       flags = at(o.start_batch);
       flags.insert(flags.end(), {"--adapt", "track", "--plan", late_plan});
@@ -51,8 +51,9 @@ Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOp
       break;
   }
   if (policy.rule == Rule::kOracle || policy.free_switch) {
-    return make_error("--policies: got {}; want it with --simulate: no live run knows or does that",
-                      policy.name);
+    return field_error("--policies",
+                       "got {}; want it with --simulate: no live run knows or does that",
+                       policy.name);
   }
   if (policy.goodput)
     flags.insert(flags.end(), {"--goodput", std::string(to_string(*policy.goodput))});
@@ -86,14 +87,14 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
   LiveOptions o;
   o.program = program;
   if (!args.config.given()) {
-    return make_error("--config: missing; want a run's TOML file (or --simulate)");
+    return field_error("--config", "missing; want a run's TOML file (or --simulate)");
   }
   o.config = *args.config;
   o.start_batch = *args.job.global_batch;
   o.window = *args.window;
   o.losses = args.losses.value_or({});
   if (o.losses.empty())
-    return make_error("--losses: missing; want the losses that the runs are to reach, as 3,2.5");
+    return field_error("--losses", "missing; want the losses that the runs are to reach, as 3,2.5");
   std::sort(o.losses.begin(), o.losses.end(), std::greater<>());
   o.limit = *args.live.limit;
   pass_on(args, o);
@@ -105,9 +106,9 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
 Result<void> make_folder(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (failed) return make_error("--run-dir: got {}; {}", folder, failed.message());
+  if (failed) return field_error("--run-dir", "got {}; {}", folder, failed.message());
   if (!std::filesystem::is_empty(folder, failed)) {
-    return make_error("--run-dir: got {}, which is not empty; want a new folder", folder);
+    return field_error("--run-dir", "got {}, which is not empty; want a new folder", folder);
   }
   return {};
 }

@@ -17,8 +17,9 @@ namespace {
 Result<std::vector<double>> resolve_losses(std::vector<double> losses, const LossCurve& curve) {
   for (const double loss : losses) {
     if (loss <= curve.floor || loss >= curve.start_loss) {
-      return make_error(
-          "--losses: got {}; want above {:.3f}, where this model's curve ends, and below {:.3f}, "
+      return field_error(
+          "--losses",
+          "got {}; want above {:.3f}, where this model's curve ends, and below {:.3f}, "
           "where it begins",
           loss, curve.floor, curve.start_loss);
     }
@@ -30,8 +31,8 @@ Result<std::vector<double>> resolve_losses(std::vector<double> losses, const Los
     }
   }
   if (losses.empty())
-    return make_error("--losses: missing; want losses between {:.3f} and {:.3f}", curve.floor,
-                      curve.start_loss);
+    return field_error("--losses", "missing; want losses between {:.3f} and {:.3f}", curve.floor,
+                       curve.start_loss);
   std::sort(losses.begin(), losses.end(), std::greater<>());
   losses.erase(std::unique(losses.begin(), losses.end()), losses.end());
   return losses;
@@ -54,8 +55,9 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
   std::optional<ClusterSpec> cluster;
   if (!args.cluster.known()) {
     if (known == runs.end()) {
-      return make_error(
-          "--cluster: missing, and no run of --from has measured its own; want it, or a run with "
+      return field_error(
+          "--cluster",
+          "missing, and no run of --from has measured its own; want it, or a run with "
           "--plan best or --adapt");
     }
     cluster = known->start()->cluster;
@@ -66,12 +68,13 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
   const bool fp32 = start && start->precision == "fp32";
   const Precision precision = fp32 ? Precision::kFp32 : Precision::kBf16;
   if (args.framework.known()) {
-    return make_error("--framework: got {} with --from; want none: its runs are of Copus's engine",
-                      shortened(*args.framework, 40));
+    return field_error("--framework",
+                       "got {} with --from; want none: its runs are of Copus's engine",
+                       shortened(*args.framework, 40));
   }
   if (args.precision.value_or(precision) != precision) {
-    return make_error("--precision: got {}; want {}, as the runs of --from, or none",
-                      to_string(*args.precision), to_string(precision));
+    return field_error("--precision", "got {}; want {}, as the runs of --from, or none",
+                       to_string(*args.precision), to_string(precision));
   }
   COPUS_TRY(Workload job, load_job(args, cluster));
   const CostOptions engine = engine_cost_options(on_cpus, precision);
@@ -83,14 +86,14 @@ Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>
                          Simulation& sim) {
   const JobArgs& job = args.job;
   if (!job.model.known()) {
-    return make_error(
-        "--model: missing; want a catalog name or a config.json, here or in --config");
+    return field_error("--model",
+                       "missing; want a catalog name or a config.json, here or in --config");
   }
   if (!runs.empty()) {
     COPUS_TRY(sim.job, load_recorded_job(job, runs));
   } else if (!job.cluster.known()) {
-    return make_error(
-        "--cluster: missing; want NODESxGPUSxGPU, a catalog name or a file, here or in --config");
+    return field_error(
+        "--cluster", "missing; want NODESxGPUSxGPU, a catalog name or a file, here or in --config");
   } else {
     COPUS_TRY(sim.job, load_job(job));
   }
@@ -130,10 +133,10 @@ Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
   });
   if (std::find(sim.batches.begin(), sim.batches.end(), scenario.start_batch) ==
       sim.batches.end()) {
-    return make_error(
-        "--global-batch: got {}; want one that some layout of {} GPUs (and --fix) can train with "
-        "in the memory there is",
-        scenario.start_batch, sim.job.cluster.gpus());
+    return field_error("--global-batch",
+                       "got {}; want one that some layout of {} GPUs (and --fix) can train with "
+                       "in the memory there is",
+                       scenario.start_batch, sim.job.cluster.gpus());
   }
   sim.assume("{} configurations, batches {}", scenario.candidates.size(),
              fmt::join(sim.batches, ", "));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/args/shared_options.h"
 #include "apps/copus/byte_progress.h"
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
@@ -43,7 +44,7 @@ struct DataArgs : OptionGroup {
   Option<bool> append_eod{this, "--append-eod", flag(),
                           "end each document in the tokenizer's end token (of bytes: 0)", false};
   Option<bool> force{this, "--force", flag(), "replace the output if it exists", false};
-  Option<bool> json{this, "--json", flag(), "print JSON", false};
+  JsonOption json{this};
 };
 
 bool exists(const std::string& path) {
@@ -156,14 +157,14 @@ int run_data(const DataArgs& args) {
   }
   if (args.inspect.given()) {
     if (args.output.given()) {
-      return report(make_error("--output: got {} with --inspect, which writes nothing; want one",
-                               *args.output));
+      return report(field_error("--output", "got {} with --inspect, which writes nothing; want one",
+                                *args.output));
     }
     return run_inspect(args);
   }
   if (!args.output.given()) {
-    return report(make_error(
-        "--output: got none; want {}",
+    return report(field_error(
+        "--output", "got none; want {}",
         args.builtin.given() ? "a file for the text" : "a prefix, as x for x.bin and x.idx"));
   }
   return args.builtin.given() ? run_builtin(args) : run_tokenize(args);

@@ -218,7 +218,7 @@ int run_plan(const PlanArgs& args) {
   request.micro_batches = args.micro_batches.value_or(0);
   const bool emits = args.emit.given();
   if (emits && args.sweep_batch.given()) {
-    return report(make_error("--emit: got it with --sweep-batch; want one of the two"));
+    return report(field_error("--emit", "got it with --sweep-batch; want one of the two"));
   }
   if (args.sweep_batch.given()) {
     say_not_used({&args.job.global_batch, &args.top, &args.variants}, "--sweep-batch");

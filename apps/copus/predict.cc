@@ -56,8 +56,8 @@ void print_text(const Workload& job, const StepModel& model, const ParallelPlan&
   for (const StepPart& part : kStepParts) {
     const Seconds time = e.breakdown.*part.time;
     if (time < Seconds(1e-9)) continue;  // also the rounding of a pipeline of one stage
-    rows.push_back({std::string(part.name), human_seconds(time),
-                    fmt::format("{:.1f}%", 100 * time / e.time)});
+    rows.push_back(
+        {std::string(part.name), human_seconds(time), fmt::format("{:.1f}%", 100 * time / e.time)});
   }
   fmt::print("{}\n", format_table({"time", "seconds", "share"}, rows));
   rows.clear();

@@ -39,9 +39,9 @@ Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
                                const StepEstimate& estimate) {
   const std::int64_t slices = plan.pp * plan.vp * plan.micro_batches(model.global_batch()) * 3;
   if (slices > kMaxSlices) {
-    return make_error(
-        "--trace: got a step of {} actions; want at most {}: trace a smaller --global-batch",
-        slices, kMaxSlices);
+    return field_error("--trace",
+                       "got a step of {} actions; want at most {}: trace a smaller --global-batch",
+                       slices, kMaxSlices);
   }
   const StepTimeline step = model.play(plan);
   Trace trace;

@@ -219,12 +219,12 @@ Result<int> run_traffic(const TrafficArgs& args) {
   COPUS_TRY(const ParallelPlan plan, load_plan(*args.plan, job));
   const double skew = *args.skew;
   if (skew > 0 && !job.model.is_moe()) {
-    return make_error("--skew: got {} for {}; want 0, because it has no experts", skew,
-                      job.model.name);
+    return field_error("--skew", "got {} for {}; want 0, because it has no experts", skew,
+                       job.model.name);
   }
   const std::int64_t gpu = *args.gpu;
   if (gpu >= plan.gpus()) {
-    return make_error("--gpu: got \"{}\"; want an integer from 0 to {}", gpu, plan.gpus() - 1);
+    return field_error("--gpu", "got \"{}\"; want an integer from 0 to {}", gpu, plan.gpus() - 1);
   }
   const StepModel step(job.model, job.cluster, job.seq_len, job.global_batch, job.options);
   Report report;

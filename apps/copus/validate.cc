@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/copus/args/shared_options.h"
 #include "apps/copus/calibrate.h"
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
@@ -49,14 +50,14 @@ struct ValidateArgs : OptionGroup {
                             "with --calibrate: begin with general beliefs, not with the catalog's "
                             "values",
                             false};
-  Option<bool> json{this, "--json", flag(), "print JSON", false};
+  JsonOption json{this};
 };
 
 Result<std::vector<MeasuredFile>> read_files(const std::vector<std::string>& paths) {
   std::vector<MeasuredFile> files;
   for (const std::string& path : paths) {
     if (std::count(paths.begin(), paths.end(), path) > 1) {
-      return make_error("--measured: got {} twice; want it once", path);
+      return field_error("--measured", "got {} twice; want it once", path);
     }
     COPUS_TRY(MeasuredFile file, read_measured(path));
     if (file.runs.empty()) {
@@ -182,12 +183,12 @@ Result<void> check_outputs(const ValidateArgs& args) {
                       *args.from_scratch ? "--from-scratch" : "--keep");
   }
   if (calibrates && args.top.given()) {
-    return make_error(
-        "--calibrate: got it with --top; want one run that fits, then one that shows");
+    return field_error("--calibrate",
+                       "got it with --top; want one run that fits, then one that shows");
   }
   if (calibrates && (args.out.given() || args.plot.given())) {
-    return make_error("--calibrate: got it with {}; want one run that fits, then one that shows",
-                      args.out.given() ? "--out" : "--plot");
+    return field_error("--calibrate", "got it with {}; want one run that fits, then one that shows",
+                       args.out.given() ? "--out" : "--plot");
   }
   const std::string out = args.out.value_or(""), plot = args.plot.value_or("");
   return check_output_paths({{"--out", out}, {"--plot", plot}}, *args.json);
@@ -203,8 +204,9 @@ Result<int> run_validate(const ValidateArgs& args) {
   validation.top = static_cast<std::size_t>(*args.top);
   if (args.calibrate.given()) {
     if (!validation.unknown_frameworks.empty()) {
-      return make_error(
-          "--calibrate: got rows of {:?}, a framework without a profile; want --framework with the "
+      return field_error(
+          "--calibrate",
+          "got rows of {:?}, a framework without a profile; want --framework with the "
           "profile to begin with ({}), or rows of those",
           validation.unknown_frameworks.begin()->first, join_or(framework_names()));
     }

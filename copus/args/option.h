@@ -123,7 +123,7 @@ class AnyOption {
 };
 
 template <typename T>
-class Option final : public AnyOption {
+class Option : public AnyOption {
  public:
   Option(OptionGroup* group, const char* flag, Values<T> values, std::string help,
          Default<T> otherwise = {}, InFile in_file = InFile::kKnown)

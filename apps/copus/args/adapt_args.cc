@@ -36,8 +36,9 @@ Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerO
 // The plan that a user begins with: one that can be measured, and that --fix allows.
 Result<void> check_start(const TrainerOptions& trainer, const std::vector<PartialPlan>& spaces) {
   if (noise_prefix(trainer.plan, trainer.global_batch) == 0) {
-    return make_error(
-        "--plan: got {} at batch {}; want two micro-batches or two replicas, or the gradient noise "
+    return field_error(
+        "--plan",
+        "got {} at batch {}; want two micro-batches or two replicas, or the gradient noise "
         "scale cannot be measured (a smaller micro_batch)",
         short_name(trainer.plan), trainer.global_batch);
   }
@@ -45,8 +46,8 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
     if (!space.contradicted_by(trainer.plan)) return {};
   }
   const PlanField field = *spaces.front().contradicted_by(trainer.plan);
-  return make_error("--plan: got {}={}; want {}, as --fix has it", name_of(field),
-                    value_text(trainer.plan, field), value_text(spaces.front().plan, field));
+  return field_error("--plan", "got {}={}; want {}, as --fix has it", name_of(field),
+                     value_text(trainer.plan, field), value_text(spaces.front().plan, field));
 }
 
 // A run that makes no decisions writes none of their options down, and pins and a cluster only
@@ -75,8 +76,9 @@ Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& traine
   if (args.cluster.known()) {
     COPUS_TRY(out.cluster, load_cluster(*args.cluster));
     if (out.cluster->gpus() != ranks) {
-      return make_error("--cluster: got {}, which has {} GPUs; want as many as there are ranks, {}",
-                        *args.cluster, out.cluster->gpus(), ranks);
+      return field_error("--cluster",
+                         "got {}, which has {} GPUs; want as many as there are ranks, {}",
+                         *args.cluster, out.cluster->gpus(), ranks);
     }
     if (is_file(*args.cluster)) args.cluster.write_as(from_anywhere(*args.cluster));
   }

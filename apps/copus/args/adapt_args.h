@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/copus/args/policy_args.h"
+#include "apps/copus/args/shared_options.h"
 #include "copus/train/options/run_options.h"
 
 namespace copus {
@@ -16,10 +17,8 @@ struct AdaptArgs : OptionGroup {
       "the critical one and the layout stays: a baseline of copus compare)",
       Adapt::kOff};
   PolicyArgs policy{this, kAdapting};
-  Option<std::string> cluster{
-      this, "--cluster", text("NODESxGPUSxGPU|NAME|FILE"),
-      "what step times are predicted from: as copus plan has it, a catalog name or a cluster file",
-      Otherwise{"measured on CPUs, the catalog's on GPUs"}};
+  ClusterOption cluster{this, "what step times are predicted from: ",
+                        Otherwise{"measured on CPUs, the catalog's on GPUs"}};
 };
 
 // What is left for a plan that the user has not said.

@@ -7,12 +7,13 @@ Result<RestartOptions> resolve_restarts(const FailureArgs& args, int ranks) {
   out.max_restarts = static_cast<int>(*args.max_restarts);
   if (!args.elastic.known()) return out;
   if (*args.elastic > ranks) {
-    return make_error("--elastic: got \"{}\"; want an integer from 1 to {}", *args.elastic, ranks);
+    return field_error("--elastic", "got \"{}\"; want an integer from 1 to {}", *args.elastic,
+                       ranks);
   }
   out.least_ranks = static_cast<int>(*args.elastic);
   if (out.max_restarts == 0) {
-    return make_error("--elastic: got {} without --max-restarts; want 1 or more restarts",
-                      out.least_ranks);
+    return field_error("--elastic", "got {} without --max-restarts; want 1 or more restarts",
+                       out.least_ranks);
   }
   return out;
 }

@@ -36,10 +36,10 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   out.decide_every = *decisions.decide_every;
   out.probe = *decisions.probe;
   if (out.probe > 0 && out.decide_every <= out.warm_steps) {
-    return make_error(
-        "--decide-every: got {} with --probe; want more than the {} steps whose time is not "
-        "counted",
-        out.decide_every, out.warm_steps);
+    return field_error("--decide-every",
+                       "got {} with --probe; want more than the {} steps whose time is not "
+                       "counted",
+                       out.decide_every, out.warm_steps);
   }
   return {};
 }
@@ -52,8 +52,8 @@ BatchRange usual_batch_range(std::int64_t start) {
 
 Result<void> check_batch_range(const BatchRange& range, std::int64_t start) {
   if (range.lowest <= start && start <= range.highest) return {};
-  return make_error("--batch-range: got {}:{}; want one that holds --global-batch {}", range.lowest,
-                    range.highest, start);
+  return field_error("--batch-range", "got {}:{}; want one that holds --global-batch {}",
+                     range.lowest, range.highest, start);
 }
 
 }  // namespace copus

@@ -37,14 +37,14 @@ void stay_where_it_is(TrainArgs& args, int ranks) {
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment) {
   if (!*args.checkpoint.resume) return {};
-  if (!args.run_dir.known()) return make_error("--run-dir: missing; want the run to --resume");
+  if (!args.run_dir.known()) return field_error("--run-dir", "missing; want the run to --resume");
   const std::string path = (std::filesystem::path(*args.run_dir) / "config.toml").string();
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) {
     // A model that was imported, or a run that ended before it had begun.
     if (args.model.given() || resumed_model(*args.run_dir)) return {};
-    return make_error("--resume: {} has no config.toml; want the directory of a run",
-                      *args.run_dir);
+    return field_error("--resume", "{} has no config.toml; want the directory of a run",
+                       *args.run_dir);
   }
   const bool ranks_given = environment.has_value() || args.ranks.given();
   ConfigRules rules;
@@ -75,10 +75,10 @@ Result<void> check_new(const std::string& run_dir) {
   if (std::filesystem::file_size(run_dir + "/events.jsonl", failed) > 0 && !failed) return {};
   const auto found = list_checkpoints(run_dir);
   if (!found || found->empty()) return {};
-  return make_error(
-      "--run-dir: got {}, which holds the checkpoint {}; want --resume to go on from it, or "
-      "another directory",
-      run_dir, std::filesystem::path(found->back().folder).filename().string());
+  return field_error("--run-dir",
+                     "got {}, which holds the checkpoint {}; want --resume to go on from it, or "
+                     "another directory",
+                     run_dir, std::filesystem::path(found->back().folder).filename().string());
 }
 
 }  // namespace copus

@@ -40,8 +40,8 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
   if (!partial.has(PlanField::kDp)) {
     const std::int64_t others = plan.tp * plan.cp * plan.pp;
     if (others < 1 || others > ranks || ranks % others != 0) {
-      return make_error("--plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the {} ranks",
-                        others, plan.tp, plan.cp, plan.pp, ranks);
+      return field_error("--plan", "got tp*cp*pp = {} ({}*{}*{}); want a divisor of the {} ranks",
+                         others, plan.tp, plan.cp, plan.pp, ranks);
     }
     plan.dp = ranks / others;
   }
@@ -71,7 +71,7 @@ Result<void> resolve_limits(const LimitArgs& args, RunOptions& run) {
   if (args.until_loss.known()) run.until_loss = *args.until_loss;
   if (args.for_time.known()) run.for_time = *args.for_time;
   if (!run.steps && !run.samples && !run.until_loss && !run.for_time) {
-    return make_error("--steps: missing; want one of --steps, --samples, --until-loss or --for");
+    return field_error("--steps", "missing; want one of --steps, --samples, --until-loss or --for");
   }
   return {};
 }
@@ -81,14 +81,14 @@ Result<void> resolve_optimizer(OptimizerArgs& args, const RunOptions& run, Train
   args.min_lr.set_default(t.lr.peak / 10);
   t.lr.floor = *args.min_lr;
   if (t.lr.floor > t.lr.peak) {
-    return make_error("--min-lr: got {}; want a number from 0 to {}", t.lr.floor, t.lr.peak);
+    return field_error("--min-lr", "got {}; want a number from 0 to {}", t.lr.floor, t.lr.peak);
   }
   // A run that adapts its batch has no known number of samples in so many steps.
   std::int64_t total = 0;
   if (run.steps && !run.adapt.on()) {
     if (*run.steps > kMany / t.global_batch) {
-      return make_error("--steps: got {} of batch {}; want at most {} samples in all", *run.steps,
-                        t.global_batch, kMany);
+      return field_error("--steps", "got {} of batch {}; want at most {} samples in all",
+                         *run.steps, t.global_batch, kMany);
     }
     total = *run.steps * t.global_batch;
   }
@@ -112,8 +112,8 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
   const std::int64_t asked = args.ranks.value_or(0);
   if (!environment) return static_cast<int>(std::max<std::int64_t>(1, asked));
   if (asked != 0 && asked != environment->world_size) {
-    return make_error("--ranks: got {}; {} started {} (leave --ranks out)", asked,
-                      environment->launcher, environment->world_size);
+    return field_error("--ranks", "got {}; {} started {} (leave --ranks out)", asked,
+                       environment->launcher, environment->world_size);
   }
   return environment->world_size;
 }
@@ -126,7 +126,7 @@ Result<ModelSpec> resolve_model(const TrainArgs& args) {
     if (const std::optional<ModelSpec> model = resumed_model(*args.run_dir)) return *model;
   }
   if (!args.model.known()) {
-    return make_error("--model: missing; want a catalog name or a Hugging Face config.json");
+    return field_error("--model", "missing; want a catalog name or a Hugging Face config.json");
   }
   return load_model(*args.model);
 }
@@ -137,8 +137,8 @@ Result<void> resolve_trainer(TrainArgs& args, int ranks, int local_ranks, Traine
   args.seq_len.set_default(std::min(kMostUsualTrainSeqLen, t.model.max_positions));
   t.seq_len = *args.seq_len;
   if (t.model.positions == Positions::kLearned && t.seq_len > t.model.max_positions) {
-    return make_error("--seq-len: got {}; {} has learned positions for {} at most", t.seq_len,
-                      t.model.name, t.model.max_positions);
+    return field_error("--seq-len", "got {}; {} has learned positions for {} at most", t.seq_len,
+                       t.model.name, t.model.max_positions);
   }
   t.global_batch = *args.global_batch;
   args.ranks.set_default(ranks);
@@ -201,9 +201,9 @@ Result<RunOptions> resolve_run(TrainArgs& args, int ranks, int local_ranks) {
                             args.optimizer.base_batch.from() == From::kCommandLine;
   run.checkpoint.wait = longest_time(Doing::kSaving, *args.machine.timeout);
   if (run.bad_steps.action == OnBadStep::kRollback && run.checkpoint.every == 0) {
-    return make_error(
-        "--on-bad-step: got rollback without --checkpoint-every; want checkpoints to "
-        "go back to");
+    return field_error("--on-bad-step",
+                       "got rollback without --checkpoint-every; want checkpoints to "
+                       "go back to");
   }
   COPUS_TRY_VOID(resolve_limits(args.limits, run));
   COPUS_TRY_VOID(resolve_optimizer(args.optimizer, run, t));
@@ -213,7 +213,7 @@ Result<RunOptions> resolve_run(TrainArgs& args, int ranks, int local_ranks) {
   run.eval_every = evaluation.every.value_or(0);
   run.eval_samples = *evaluation.samples;
   if (run.eval_every > 0 && run.held_out == 0) {
-    return make_error("--held-out: got 0 with --eval-every; want a share above 0");
+    return field_error("--held-out", "got 0 with --eval-every; want a share above 0");
   }
   args.run_dir.set_default(default_run_dir(t.model.name));
   run.run_dir = *args.run_dir;

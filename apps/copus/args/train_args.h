@@ -10,6 +10,7 @@
 #include "apps/copus/args/adapt_args.h"
 #include "apps/copus/args/checkpoint_args.h"
 #include "apps/copus/args/failure_args.h"
+#include "apps/copus/args/shared_options.h"
 #include "copus/train/launch/environment.h"
 
 namespace copus {
@@ -96,9 +97,7 @@ struct TrainArgs : OptionGroup {
   Option<std::string> config{
       this, "--config", text("FILE"), "take options from this TOML file; the command line wins",
       {},   InFile::kNo};
-  Option<std::string> model{this, "--model", text("NAME|FILE"),
-                            "what to train: a catalog name, or a Hugging Face config.json",
-                            Otherwise{"required, here or in --config"}};
+  ModelOption model{this, Otherwise{"required, here or in --config"}};
   Option<std::vector<std::string>> data{this, "--data", list_of(text("FILE")),
                                         "builtin, or files: text, or Megatron-LM's .bin/.idx",
                                         RunOptions().data};
@@ -109,11 +108,8 @@ struct TrainArgs : OptionGroup {
       "tp=2,pp=2,..., a layout as it is printed (dp1.tp2.pp2.mb1), a plan.json, or best: "
       "what is predicted to be fastest",
       Otherwise{"dp over all ranks"}};
-  Option<std::int64_t> global_batch{this, "--global-batch", integer(1, kMostTrainBatch),
-                                    "sequences per step, over all replicas", 32};
-  Option<std::int64_t> seq_len{
-      this, "--seq-len", integer(1, 1 << 20), "tokens per sequence",
-      Otherwise{fmt::format("the model's positions, at most {}", kMostUsualTrainSeqLen)}};
+  GlobalBatchOption global_batch{this, kMostTrainBatch, 32};
+  SeqLenOption seq_len{this, 1 << 20, kMostUsualTrainSeqLen};
   Option<std::int64_t> seed{this, "--seed", integer(0, kMany),
                             "of weights and of the order of samples",
                             static_cast<std::int64_t>(LayoutOptions().seed)};
@@ -121,9 +117,7 @@ struct TrainArgs : OptionGroup {
       this, "--run-dir", text("FOLDER"),
       "where config.toml and events.jsonl go; must not hold an earlier run, unless --resume",
       Otherwise{"runs/MODEL-TIME"}};
-  Option<bool> json{this,   "--json",
-                    flag(), "print the outcome as JSON; progress goes to standard error",
-                    false,  InFile::kNo};
+  JsonOption json{this, "print the outcome as JSON; progress goes to standard error"};
   LimitArgs limits{this, "The end of the run"};
   OptimizerArgs optimizer{this, "Learning rate and optimizer"};
   MachineArgs machine{this, "Device and communication"};

@@ -18,10 +18,10 @@ Result<TrainRequest> request_training(TrainArgs& args) {
   if (!request.run.checkpoint.resume) COPUS_TRY_VOID(check_new(request.run.run_dir));
   COPUS_TRY(request.restarts, resolve_restarts(args.failures, request.ranks));
   if (environment && request.restarts.max_restarts > 0 && environment->launcher != "copus") {
-    return make_error(
-        "--max-restarts: got {} under {}; want none: who starts ranks starts "
-        "them again, with --resume",
-        request.restarts.max_restarts, environment->launcher);
+    return field_error("--max-restarts",
+                       "got {} under {}; want none: who starts ranks starts "
+                       "them again, with --resume",
+                       request.restarts.max_restarts, environment->launcher);
   }
   // Ranks that were started look for themselves, after they have met: whose data is missing must
   // not leave the others waiting.

@@ -1,0 +1,47 @@
+// Options that several commands have: their name, values and words once, their limits and defaults
+// for each command.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "copus/args/option.h"
+
+namespace copus {
+
+struct ModelOption : Option<std::string> {
+  ModelOption(OptionGroup* group, Default<std::string> otherwise)
+      : Option(group, "--model", text("NAME|FILE"), "a catalog name, or a Hugging Face config.json",
+               std::move(otherwise)) {}
+};
+
+struct ClusterOption : Option<std::string> {
+  // `what_for`: where the command does not plan for it; ends with a colon.
+  ClusterOption(OptionGroup* group, const std::string& what_for, Default<std::string> otherwise)
+      : Option(group, "--cluster", text("NODESxGPUSxGPU|NAME|FILE"),
+               what_for + "4x8xH100-80GB-SXM, a catalog name, or a cluster file",
+               std::move(otherwise)) {}
+};
+
+struct GlobalBatchOption : Option<std::int64_t> {
+  GlobalBatchOption(OptionGroup* group, std::int64_t most, std::int64_t otherwise,
+                    const char* help = "sequences per step, over all replicas")
+      : Option(group, "--global-batch", integer(1, most), help, otherwise) {}
+};
+
+struct SeqLenOption : Option<std::int64_t> {
+  // `usual`: the longest that is taken without being asked for.
+  SeqLenOption(OptionGroup* group, std::int64_t most, std::int64_t usual)
+      : Option(group, "--seq-len", integer(1, most), "tokens per sequence",
+               Otherwise{fmt::format("the model's positions, at most {}", usual)}) {}
+};
+
+struct JsonOption : Option<bool> {
+  explicit JsonOption(OptionGroup* group, const char* help = "print JSON")
+      : Option(group, "--json", copus::flag(), help, false, InFile::kNo) {}
+};
+
+}  // namespace copus
