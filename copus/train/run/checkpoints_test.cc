@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
+#include "copus/base/seconds_since.h"
 #include "copus/base/test_folder.h"
+#include "copus/train/comm/agree.h"
 #include "copus/train/engine/test_training.h"
 
 namespace copus {
@@ -112,6 +117,42 @@ TEST(Checkpoints, OffMeansOff) {
     EXPECT_EQ(checkpoints.finish(trainer).value(), "");
   });
   EXPECT_TRUE(list_checkpoints(run.path())->empty());
+}
+
+// Rank 1 begins its first shard only when rank 0 already waits to save again.
+TEST(Checkpoints, TheWaitForASlowSaveCountsForTheSaveThatWaited) {
+  const TestFolder run;
+  constexpr auto kLate = std::chrono::seconds(1);
+  std::atomic<bool> again{false};
+  with_run(
+      saving_to(run.path(), 2), [&](Trainer& trainer, Checkpoints& checkpoints, const Kept* kept) {
+        if (kept == nullptr) {
+          const Comm& world = *trainer.mesh().world;
+          TrainerSaver slow(
+              {.run_dir = run.path(), .rank = 1, .ranks = 2, .wait = Seconds(30), .retention = {}});
+          world.meet();
+          while (!again) std::this_thread::yield();
+          std::this_thread::sleep_for(kLate);
+          slow.save(trainer, manifest_at(trainer, 2));
+          EXPECT_EQ(slow.saver().wait()->error, "");
+          world.meet();
+          slow.save(trainer, manifest_at(trainer, 4));
+          EXPECT_EQ(slow.saver().wait()->error, "");
+          world.meet();
+          EXPECT_EQ(first_said(world, trainer.options().device, ""), "");
+          return;
+        }
+        ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 2)).has_value());
+        again = true;
+        ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 4)).has_value());
+        EXPECT_EQ(checkpoints.finish(trainer).value(), "");
+        ASSERT_EQ(kept->events.size(), 2U);
+        const Seconds half = to_seconds(kLate) / 2;
+        EXPECT_EQ(kept->events[0].step, 2);
+        EXPECT_LT(kept->events[0].copy, half);
+        EXPECT_EQ(kept->events[1].step, 4);
+        EXPECT_GT(kept->events[1].copy, half);
+      });
 }
 
 // Where nothing can be written every rank learns of it, and the record says so.
