@@ -7,9 +7,12 @@
 #include <set>
 
 #include "copus/base/text.h"
+#include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
 // Commands that have a table of their own in a run's file.
 const std::set<std::string> kOwnTables{"compare"};
@@ -79,12 +82,13 @@ Result<void> read_table(OptionGroup& args, const toml::table& table, const std::
 
 Result<void> read_config(OptionGroup& args, const std::string& path, From from,
                          const ConfigRules& rules) {
+  // Not toml++'s parse_file(): to it a folder is an empty file.
+  COPUS_TRY(const std::string text, read_whole_file(path, "TOML", kMaxConfigBytes));
   toml::table table;
   try {
-    table = toml::parse_file(path);
+    table = toml::parse(text, path);
   } catch (const toml::parse_error& error) {
     const auto at = error.source().begin;
-    if (at.line == 0) return make_error("{}: {}", path, error.description());
     return make_error("{}:{}:{}: {}", path, at.line, at.column, error.description());
   }
   if (const toml::table* own = table[rules.own_table].as_table()) {

@@ -72,6 +72,14 @@ TEST(ConfigFile, WhatIsWrongIsNamedWithTheFileAndTheKey) {
   EXPECT_TRUE(error_of("lr = = 1\n").starts_with("a.toml:1:6: "));
 }
 
+TEST(ConfigFile, AFolderIsNoEmptyFile) {
+  FileArgs args;
+  const TestFolder folder;
+  const Result<void> read = read_config(args, folder.path(), From::kConfig);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, folder.path() + ": got a folder; want a TOML file");
+}
+
 TEST(ConfigFile, ATableOfTheCommandsOwnWinsAndOthersKeysAreNoError) {
   FileArgs args;
   std::vector<std::string> others;
