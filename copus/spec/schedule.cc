@@ -159,6 +159,46 @@ std::vector<std::int64_t> peak_activations(const Schedule& schedule) {
   return peaks;
 }
 
+// Goes through all actions in an order in which they can run, and notes for each the last action of
+// `rank` that it depends on.
+std::vector<bool> arrives_early(const Schedule& schedule, std::int32_t rank) {
+  constexpr std::int32_t kNotRun = -2;
+  constexpr std::int32_t kNone = -1;
+  const std::size_t rows = schedule.ranks.size();
+  const auto cells = static_cast<std::size_t>(schedule.chunks() * schedule.micro_batches);
+  std::vector<std::int32_t> forward(cells, kNotRun), backward(cells, kNotRun);
+  const auto sent = [&](const Action& action, std::int32_t chunk) -> std::int32_t& {
+    auto& row = action.kind == ActionKind::kForward ? forward : backward;
+    return row[static_cast<std::size_t>(chunk * schedule.micro_batches + action.micro_batch)];
+  };
+  std::vector<bool> early(schedule.ranks[static_cast<std::size_t>(rank)].size(), false);
+  std::vector<std::size_t> next(rows, 0);
+  std::vector<std::int32_t> needs(rows, kNone);  // of what each rank has run
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (; next[r] < schedule.ranks[r].size(); ++next[r], moved = true) {
+        const Action& action = schedule.ranks[r][next[r]];
+        const bool is_forward = action.kind == ActionKind::kForward;
+        const std::int32_t from = action.chunk + (is_forward ? -1 : 1);
+        const bool takes_message =
+            action.kind != ActionKind::kBackwardWeight && from >= 0 && from < schedule.chunks();
+        const auto index = static_cast<std::int32_t>(next[r]);
+        const bool own = static_cast<std::int32_t>(r) == rank;
+        if (takes_message) {
+          const std::int32_t message = sent(action, from);
+          if (message == kNotRun) break;
+          if (own) early[next[r]] = message < index - 1;
+          needs[r] = std::max(needs[r], message);
+        }
+        if (own) needs[r] = index;
+        if (action.kind != ActionKind::kBackwardWeight) sent(action, action.chunk) = needs[r];
+      }
+    }
+  }
+  return early;
+}
+
 // F forward, B backward, I and W its input and weight parts; the number is the micro-batch. Where
 // ranks hold several chunks, ".c" and the chunk follow.
 std::string to_text(const Schedule& schedule) {

@@ -56,6 +56,11 @@ Result<void> check_schedule(const Schedule& schedule);
 // end of its backward).
 std::vector<std::int64_t> peak_activations(const Schedule& schedule);
 
+// For each action of one pipeline rank: whether the message that it takes can arrive while the
+// rank's action before it still runs. False where that action has to end first, because the sender
+// waits for its result, directly or through other ranks; and where the action takes no message.
+std::vector<bool> arrives_early(const Schedule& schedule, std::int32_t rank);
+
 // "F0 F1 F2 B0 …" per rank, for people.
 std::string to_text(const Schedule& schedule);
 

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace copus {
 namespace {
@@ -110,6 +114,119 @@ TEST(Schedule, RefusesShapesThatItsKindCannotTake) {
   EXPECT_TRUE(says(make_error_of(ScheduleKind::kGPipe, 0, 1, 8), {"pp: got 0"}));
   EXPECT_TRUE(says(make_error_of(ScheduleKind::kZeroBubble, 2, 1, -3), {"micro_batches: got -3"}));
   EXPECT_TRUE(says(make_error_of(ScheduleKind::k1F1B, 1 << 20, 1, 1 << 20), {"want at most"}));
+}
+
+constexpr std::int32_t kAllRanks = -1;
+
+// Plays a schedule in which `stands_still` (one rank, or all) begins no action before every message
+// that it has asked for has arrived and every message that it has sent has been asked for: the
+// worst that the host of a GPU can do. Other ranks wait only for what their next action takes.
+// `early` says which messages a rank asks for before the action in front. True when every action
+// was done.
+bool completes(const Schedule& schedule, const std::vector<std::vector<bool>>& early,
+               std::int32_t stands_still) {
+  using Message = std::tuple<bool, std::int32_t, std::int32_t>;  // forward, to chunk, micro-batch
+  const auto message = [&](const Action& a, std::int32_t step,
+                           std::int32_t to) -> std::optional<Message> {
+    const std::int32_t other = a.chunk + step;
+    if (other < 0 || other >= schedule.chunks()) return std::nullopt;
+    return Message(a.kind == ActionKind::kForward, to, a.micro_batch);
+  };
+  const auto step_of = [](const Action& a) { return a.kind == ActionKind::kForward ? 1 : -1; };
+  const auto taken = [&](const Action& a) { return message(a, -step_of(a), a.chunk); };
+  const auto given = [&](const Action& a) { return message(a, step_of(a), a.chunk + step_of(a)); };
+  std::set<Message> sent, asked;
+  std::vector<std::size_t> done(schedule.ranks.size(), 0), asked_up_to(schedule.ranks.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < done.size(); ++r) {
+      const std::vector<Action>& actions = schedule.ranks[r];
+      if (done[r] == actions.size()) continue;
+      const auto ask = [&](std::size_t i) {
+        if (i >= actions.size() || i < asked_up_to[r]) return;
+        asked_up_to[r] = i + 1;
+        if (const auto wanted = taken(actions[i])) asked.insert(*wanted);
+        moved = true;
+      };
+      ask(done[r]);
+      if (done[r] + 1 < actions.size() && early[r][done[r] + 1]) ask(done[r] + 1);
+      const bool still = stands_still == static_cast<std::int32_t>(r);
+      bool waits = false;
+      for (std::size_t i = still ? 0 : done[r]; i < (still ? asked_up_to[r] : done[r] + 1); ++i) {
+        const auto wanted = taken(actions[i]);
+        waits = waits || (wanted && !sent.contains(*wanted));
+      }
+      for (std::size_t i = 0; still && i < done[r]; ++i) {
+        const auto out = given(actions[i]);
+        waits = waits || (out && !asked.contains(*out));
+      }
+      if (waits) continue;
+      if (const auto out = given(actions[done[r]])) sent.insert(*out);
+      ++done[r];
+      moved = true;
+    }
+  }
+  for (std::size_t r = 0; r < done.size(); ++r) {
+    if (done[r] != schedule.ranks[r].size()) return false;
+  }
+  return true;
+}
+
+std::vector<std::vector<bool>> early_on_all_ranks(const Schedule& schedule) {
+  std::vector<std::vector<bool>> early;
+  for (std::int32_t rank = 0; rank < schedule.pp; ++rank) {
+    early.push_back(arrives_early(schedule, rank));
+  }
+  return early;
+}
+
+std::vector<std::vector<bool>> on_all_ranks(const Schedule& schedule, bool value) {
+  std::vector<std::vector<bool>> early;
+  for (const auto& actions : schedule.ranks) early.emplace_back(actions.size(), value);
+  return early;
+}
+
+// The schedules that the trainer runs.
+std::vector<Schedule> trained_schedules() {
+  std::vector<Schedule> all;
+  for (const std::int64_t pp : {2, 3, 4, 8}) {
+    for (const std::int64_t m : {1, 2, 3, 4, 7, 16}) {
+      all.push_back(make(ScheduleKind::kGPipe, pp, 1, m));
+      all.push_back(make(ScheduleKind::k1F1B, pp, 1, m));
+    }
+    for (const std::int64_t vp : {2, 3}) {
+      for (const std::int64_t rounds : {1, 2, 4}) {
+        all.push_back(make(ScheduleKind::kInterleaved, pp, vp, pp * rounds));
+      }
+    }
+  }
+  return all;
+}
+
+TEST(ArrivesEarly, OneRankThatStandsStillStopsNobody) {
+  for (const Schedule& schedule : trained_schedules()) {
+    for (std::int32_t rank = 0; rank < schedule.pp; ++rank) {
+      EXPECT_TRUE(completes(schedule, early_on_all_ranks(schedule), rank))
+          << "rank " << rank << "\n"
+          << to_text(schedule);
+    }
+  }
+}
+
+TEST(ArrivesEarly, AMessageThatWaitsForTheActionInFrontWouldStopARankThatStandsStill) {
+  for (const std::int64_t m : {1, 2}) {
+    const Schedule schedule = make(ScheduleKind::k1F1B, 4, 1, m);
+    EXPECT_FALSE(completes(schedule, on_all_ranks(schedule, true), 0));
+  }
+}
+
+TEST(ArrivesEarly, InTheSteadyPhaseEveryMessageDoes) {
+  const Schedule schedule = make(ScheduleKind::k1F1B, 4, 1, 16);
+  for (std::int32_t rank = 1; rank < 3; ++rank) {
+    const std::vector<bool> early = arrives_early(schedule, rank);
+    const auto first = static_cast<std::size_t>(2 * schedule.pp);
+    for (std::size_t i = first; i < early.size() - first; ++i) EXPECT_TRUE(early[i]) << i;
+  }
 }
 
 TEST(PeakActivations, AreThoseOfThePapers) {
