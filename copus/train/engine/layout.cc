@@ -87,6 +87,7 @@ void Layout::build_chunks(const LayoutOptions& options) {
                                 options.model.hidden},
       at::TensorOptions().dtype(compute_dtype(options)).device(torch_device(options.device)));
   pipeline->set_tap(&tap);
+  if (options.device.is_cuda() && plan.pp > 1) pipeline->load_kernels(options.seq_len);
 }
 
 }  // namespace copus

@@ -66,6 +66,20 @@ void Pipeline::backward(const Action& action, double loss_weight, Inbox& inbox) 
   }
 }
 
+void Pipeline::load_kernels(std::int64_t seq_len) {
+  if (tap_ != nullptr) tap_->open = false;
+  for (const LocalChunk& local : chunks_) {
+    const ChunkSpec& spec = local.model->spec();
+    local.parameters->zero_gradients(false);
+    const Tensor tokens = at::zeros({activation_[0], seq_len}, options_.dtype(at::kLong));
+    const Tensor input = spec.embeds ? tokens : at::zeros(activation_, options_).requires_grad_();
+    Tensor output = local.model->forward(input);
+    if (spec.heads) output = local.model->loss(output, tokens);
+    torch::autograd::backward({output}, {at::zeros_like(output)});
+    local.parameters->note_prefix();
+  }
+}
+
 void Pipeline::finish_sends() {
   for (Pending& pending : sends_) pending.wait();
   sends_.clear();
@@ -80,10 +94,16 @@ Tensor Pipeline::train(const Schedule& schedule, const std::vector<MicroBatch>& 
   backward_left_.assign(chunks_.size(), micro_batches_);
   losses_.clear();
   const std::vector<Action>& actions = schedule.ranks[static_cast<std::size_t>(mesh_.at.pp)];
+  // A message that can arrive while the action before it runs is asked for before that action. Any
+  // other is asked for after it: a receiving kernel that waits for this rank's own action would
+  // stop a host call that waits for all kernels, as the allocator's do when memory is short.
+  const std::vector<bool> early = arrives_early(schedule, static_cast<std::int32_t>(mesh_.at.pp));
   Inbox inbox = expect(actions.front());
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
-    Inbox next = i + 1 < actions.size() ? expect(actions[i + 1]) : Inbox();
+    const bool last = i + 1 == actions.size();
+    Inbox next;
+    if (!last && early[i + 1]) next = expect(actions[i + 1]);
     open_tap(action);  // for a backward pass too: recompute runs the forward one again
     if (action.kind == ActionKind::kForward) {
       forward(action, batches[static_cast<std::size_t>(action.micro_batch)], inbox);
@@ -91,6 +111,7 @@ Tensor Pipeline::train(const Schedule& schedule, const std::vector<MicroBatch>& 
       COPUS_CHECK(action.kind == ActionKind::kBackward);
       backward(action, loss_weight, inbox);
     }
+    if (!last && !early[i + 1]) next = expect(actions[i + 1]);
     inbox = std::move(next);
   }
   finish_sends();

@@ -37,6 +37,11 @@ class Pipeline {
   // Opened for the micro-batches that it wants.
   void set_tap(ScaleTap* tap) { tap_ = tap; }
 
+  // Runs every chunk forward and backward once, without messages between stages, and forgets the
+  // results. A GPU loads kernels when they are first used, and waits for all that it runs before it
+  // does: no message may be under way then that waits for this rank.
+  void load_kernels(std::int64_t seq_len);
+
   // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
   // added to the buckets, and their reduction is started. After the first `prefix` micro-batches
   // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage;
@@ -61,7 +66,7 @@ class Pipeline {
   LocalChunk& chunk(std::int32_t index) {
     return chunks_[static_cast<std::size_t>(index / mesh_.plan.pp)];
   }
-  // Asks for the message that an action will need, so that it may arrive during the one before.
+  // Asks for the message that an action takes.
   Inbox expect(const Action& action);
   void send(const Comm* group, const Tensor& tensor, int to);
   void forward(const Action& action, const MicroBatch& batch, Inbox& inbox);
