@@ -20,7 +20,7 @@ std::string first_said(const Comm& world, const RankDevice& device, const std::s
   constexpr std::size_t kBytes = 256;
   const Tensor said = bytes_of(mine.substr(0, kBytes - 1), kBytes).to(torch_device(device));
   const Tensor all = at::zeros({world.size(), static_cast<std::int64_t>(kBytes)}, said.options());
-  world.all_gather(all, said);
+  world.start_all_gather(all, said).wait_on_host();
   const Tensor on_host = all.cpu();
   std::string first;
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -33,11 +33,11 @@ std::string first_said(const Comm& world, const RankDevice& device, const std::s
 std::string from_rank_0(const Comm& world, const RankDevice& device, const std::string& mine) {
   const Tensor size = at::full({1}, static_cast<std::int64_t>(mine.size()),
                                at::TensorOptions(at::kLong).device(torch_device(device)));
-  world.broadcast(size, 0);
+  world.start_broadcast(size, 0).wait_on_host();
   const auto length = static_cast<std::size_t>(size.item<std::int64_t>());
   if (length == 0) return "";
   const Tensor text = bytes_of(mine, length).to(torch_device(device));
-  world.broadcast(text, 0);
+  world.start_broadcast(text, 0).wait_on_host();
   const Tensor on_host = text.cpu();
   return {reinterpret_cast<const char*>(on_host.data_ptr<std::uint8_t>()), length};
 }

@@ -151,6 +151,14 @@ void Pending::wait_on_host() {
     if (Clock::now() > deadline) comm.fail(operation_, number_, "its time is over");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  // c10d calls work completed, too, that has failed.
+  if (const std::exception_ptr failure = work->exception()) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      comm.fail(operation_, number_, first_line(error));
+    }
+  }
 }
 
 Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::string name,
@@ -199,12 +207,11 @@ void Comm::connect() const {
   const Tensor token = at::zeros({1}, at::TensorOptions().device(at::kCUDA));
   if (rank_ == 0) {
     start_send(token, 1).wait();
-    start_receive(token, 1).wait();
+    start_receive(token, 1).wait_on_host();
   } else {
     start_receive(token, 0).wait();
-    start_send(token, 0).wait();
+    start_send(token, 0).wait_on_host();
   }
-  token.item<float>();
 }
 
 namespace {
@@ -329,16 +336,19 @@ Pending Comm::start_receive(Tensor tensor, int from) const {
   return start(Operation::kReceive, {tensor}, [&] { return backend_->receive(tensor, from); });
 }
 
+Pending Comm::start_broadcast(Tensor tensor, int root) const {
+  if (size() == 1) return {};
+  return start(Operation::kBroadcast, {tensor}, [&] { return backend_->broadcast(tensor, root); });
+}
+
 void Comm::broadcast(Tensor tensor, int root) const {
-  if (size() == 1) return;
-  start(Operation::kBroadcast, {tensor}, [&] { return backend_->broadcast(tensor, root); }).wait();
+  start_broadcast(std::move(tensor), root).wait();
 }
 
 void Comm::barrier() const {
   const Tensor token =
       at::zeros({1}, at::TensorOptions().device(rendezvous_.cuda ? at::kCUDA : at::kCPU));
-  all_reduce(token);
-  if (rendezvous_.cuda) token.item<float>();
+  start_all_reduce(token).wait_on_host();
 }
 
 void Comm::meet(Clock::time_point since) const {
@@ -367,6 +377,10 @@ void Comm::meet(Clock::time_point since) const {
     fail(Operation::kMeet, number, first_line(error));
   }
   if (!came || !*came) fail(Operation::kMeet, number, "its time is over");
+}
+
+void Comm::shut_down() {
+  if (backend_) backend_->shut_down();
 }
 
 Seconds Comm::take_waited() const { return std::exchange(waited_, Seconds()); }

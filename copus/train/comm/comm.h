@@ -44,6 +44,8 @@ class CommBackend {
   virtual StartedWork broadcast(Tensor tensor, int root) = 0;
   virtual StartedWork send(Tensor tensor, int to) = 0;
   virtual StartedWork receive(Tensor tensor, int from) = 0;
+  // At the end of a run that went well, before the destructor. All members do it in one order.
+  virtual void shut_down() {}
 };
 
 struct GroupAddress {
@@ -121,6 +123,7 @@ class Comm {
   Pending start_all_reduce(Tensor tensor) const;
   Pending start_reduce_scatter(Tensor output, Tensor input) const;
   Pending start_all_gather(Tensor output, Tensor input) const;
+  Pending start_broadcast(Tensor tensor, int root) const;
   Pending start_send(Tensor tensor, int to) const;
   Pending start_receive(Tensor tensor, int from) const;
 
@@ -134,6 +137,10 @@ class Comm {
   // they have longest_time() of it, and so has, since that moment, who waits for them. Through the
   // ranks' meeting point.
   void meet(std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now()) const;
+
+  // At the end of a run that went well: no operation follows. All members shut their groups down in
+  // one order.
+  void shut_down();
 
   std::int64_t started() const { return operations_; }  // operations so far
   Activity& activity() const { return *rendezvous_.activity; }

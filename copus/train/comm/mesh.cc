@@ -17,6 +17,14 @@ void GroupCache::forget_since(std::size_t count) {
   ++attempt_;
 }
 
+void GroupCache::shut_down() {
+  for (; !made_.empty(); made_.pop_back()) {
+    const auto group = groups_.find(made_.back());
+    group->second->shut_down();
+    groups_.erase(group);
+  }
+}
+
 namespace {
 
 std::vector<int> to_ints(const std::vector<std::int64_t>& ranks) {

@@ -1,5 +1,7 @@
 // NCCL: collectives between GPU tensors. wait() orders the current stream after the operation and
 // does not hold the host.
+#include <cstdlib>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "copus/train/comm/comm.h"
@@ -7,11 +9,26 @@
 namespace copus {
 namespace {
 
+// c10d has threads of its own that look for failures, and end the process by an exception that
+// nobody catches, up to a minute later. Here Pending::wait_on_host() finds a failure, and the
+// rank's watchdog bounds what it cannot see. A variable that the user has set stays.
+void leave_failures_to_the_caller() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
+                             "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_PROPAGATE_ERROR",
+                             "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"}) {
+      ::setenv(name, "0", /*overwrite=*/0);
+    }
+  });
+}
+
 class NcclBackend final : public CommBackend {
  public:
   explicit NcclBackend(const GroupAddress& address) {
+    leave_failures_to_the_caller();
     auto options = c10d::ProcessGroupNCCL::Options::create();
-    // c10d's own watchdog only ends the process: it comes second, after Pending::wait_on_host().
+    // After Pending::wait_on_host(), which says what has failed.
     options->timeout = 2 * address.timeout;
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(address.store, address.rank, address.size,
                                                          options);
@@ -48,6 +65,8 @@ class NcclBackend final : public CommBackend {
     std::vector<Tensor> tensors{tensor};
     return {group_->recv(tensors, from, 0), {}};
   }
+
+  void shut_down() override { group_->shutdown(); }
 
  private:
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;

@@ -276,7 +276,7 @@ Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
   for (std::int64_t first = 0; first < end;) {
     const Tensor asked = at::full({}, stop.load() ? 1.0 : 0.0, sum.options());
-    mesh().world->all_reduce(asked);
+    mesh().world->start_all_reduce(asked).wait_on_host();
     if (asked.item<double>() > 0) return std::optional<double>();
     std::int64_t rows = options_.plan.micro_batch;
     if (first + dp * rows > end) rows = 1;
@@ -293,7 +293,7 @@ Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_
     }
     first += dp * passes * rows;
   }
-  mesh().world->all_reduce(sum);
+  mesh().world->start_all_reduce(sum).wait_on_host();
   return std::optional(sum.item<double>() / static_cast<double>(end));
 }
 
