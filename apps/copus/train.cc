@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include "apps/copus/common.h"
 #include "apps/copus/train_supervisor.h"
@@ -95,7 +99,33 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
   std::clearerr(stdout);
 }
 
-Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironment& who) {
+// Where a rank of a run is left. The groups outlive a failure: their destructors would wait for
+// ranks that are gone.
+struct RankEnd {
+  std::unique_ptr<GroupCache> groups;
+  bool well = false;  // all ranks ended alike
+};
+
+// On GPUs nothing of c10d's or CUDA's is waited for: after a failure the process ends at once, and
+// after a run that went well within --timeout.
+int leave(RankEnd& end, int code) {
+  if (!end.groups) return code;
+  const Rendezvous& where = end.groups->rendezvous();
+  if (!where.cuda || where.world_size == 1) return code;
+  if (!end.well) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  std::thread([limit = where.timeout, code] {
+    std::this_thread::sleep_for(limit);
+    std::_Exit(code);
+  }).detach();
+  end.groups->shut_down();
+  return code;
+}
+
+Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironment& who,
+                     RankEnd& end) {
   listen_to_signals();
   COPUS_TRY(run.trainer.device,
             choose_device(*args.machine.device, who.local_rank, who.local_world_size));
@@ -114,11 +144,12 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   // Never freed: a signal may come as late as it likes.
   static const auto* const kept = new std::shared_ptr<Activity>(rendezvous.activity);
   own_activity = kept->get();
-  GroupCache groups(rendezvous);
+  end.groups = std::make_unique<GroupCache>(rendezvous);
   std::optional<Progress> progress;
   if (who.rank == 0) progress.emplace(*args.json ? stderr : stdout);
   COPUS_TRY(const RunOutcome outcome,
-            run_training(groups, run, progress ? &*progress : nullptr, stop_asked));
+            run_training(*end.groups, run, progress ? &*progress : nullptr, stop_asked));
+  end.well = outcome.reason != EndReason::kFailed;
   if (outcome.reason == EndReason::kFailed) return run_failed(outcome.error);
   if (outcome.reason == EndReason::kSignal) {
     const int number = stop_signal.load();
@@ -153,13 +184,13 @@ int train(TrainRequest request, TrainArgs& args, const std::vector<std::string>&
     return run_supervisor(args, request, command.front());
   }
   // libtorch's exceptions end here.
+  RankEnd end;
   try {
-    Result<int> code =
-        run_rank(args, std::move(request.run), request.environment.value_or(RankEnvironment{}));
-    if (!code) return report(code.error());
-    return *code;
+    const Result<int> code = run_rank(args, std::move(request.run),
+                                      request.environment.value_or(RankEnvironment{}), end);
+    return leave(end, code ? *code : report(code.error()));
   } catch (const std::exception& error) {
-    return run_failed(first_line(error));
+    return leave(end, run_failed(first_line(error)));
   }
 }
 

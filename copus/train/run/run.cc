@@ -168,10 +168,11 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   COPUS_TRY(const Dataset data, open_data(options));
   COPUS_TRY_VOID(check_same_options(where, options, data));
   Activity& activity = *where.activity;
+  // Before what it watches: it bounds the destructors too, which may wait for a GPU.
+  std::optional<Watchdog> watchdog;
   std::unique_ptr<Record> record;
   TrainerOptions trainer = options.trainer;
   RunStart start;
-  std::optional<Watchdog> watchdog;
   const auto enter = [&]() -> Result<void> {
     COPUS_TRY(record, enter_directory(where, options, progress));
     COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), where.rank));
