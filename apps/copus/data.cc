@@ -13,6 +13,7 @@
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
 #include "apps/copus/common.h"
+#include "copus/base/temporary_name.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/train/data/builtin_corpus.h"
@@ -167,6 +168,7 @@ int run_data(const DataArgs& args) {
         "--output", "got none; want {}",
         args.builtin.given() ? "a file for the text" : "a prefix, as x for x.bin and x.idx"));
   }
+  remove_temporary_files_on_signals();
   return args.builtin.given() ? run_builtin(args) : run_tokenize(args);
 }
 

@@ -13,6 +13,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "copus/base/temporary_name.h"
+
 namespace copus {
 namespace {
 
@@ -53,15 +55,13 @@ int write_in_place(const std::string& path, std::string_view content) {
 }
 
 int write_and_rename(const std::string& path, std::string_view content) {
-  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  TemporaryName beside(fmt::format("{}.{}.tmp", path, ::getpid()));
+  const int fd = ::open(beside.name().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return errno;
   int reason = write_all(fd, content);
   if (reason == 0 && ::fsync(fd) != 0) reason = errno;
   if (::close(fd) != 0 && reason == 0) reason = errno;
-  if (reason == 0 && ::rename(beside.c_str(), path.c_str()) != 0) reason = errno;
-  if (reason != 0) ::unlink(beside.c_str());
-  return reason;
+  return reason == 0 ? beside.rename_to(path) : reason;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "copus/base/check.h"
+#include "copus/base/temporary_name.h"
 #include "copus/train/data/mapped_file.h"
 
 namespace copus {
@@ -26,15 +27,13 @@ class TokenWriter::PendingFile {
   PendingFile& operator=(const PendingFile&) = delete;
   ~PendingFile() {
     if (file_ != nullptr) std::fclose(file_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
   }
 
   Result<void> create(const std::string& path) {
     path_ = path;
-    const std::string name = path + ".tmp." + std::to_string(::getpid());
-    file_ = std::fopen(name.c_str(), "w+be");  // e: close on exec
+    temporary_ = TemporaryName(path + ".tmp." + std::to_string(::getpid()));
+    file_ = std::fopen(temporary_.name().c_str(), "w+be");  // e: close on exec
     if (file_ == nullptr) return failed("create");
-    temporary_ = name;
     return {};
   }
 
@@ -68,8 +67,7 @@ class TokenWriter::PendingFile {
     return {};
   }
   Result<void> keep() {
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
-    temporary_.clear();
+    if (temporary_.rename_to(path_) != 0) return failed("rename to");
     return {};
   }
   const std::string& path() const { return path_; }
@@ -80,7 +78,7 @@ class TokenWriter::PendingFile {
   }
 
   std::string path_;
-  std::string temporary_;
+  TemporaryName temporary_;
   std::FILE* file_ = nullptr;
 };
 
