@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 30
 # Tracked files, and new ones that git does not ignore.
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc')
 
-.PHONY: build test demo bench dev tsan tidy fuzz format format-check clean help
+.PHONY: build test test-gpu demo bench dev tsan tidy fuzz format format-check clean help
 
 build:  ## build/bin/copus (the default)
 	@$(DEPS)
@@ -19,6 +19,11 @@ build:  ## build/bin/copus (the default)
 
 test: build  ## every test
 	ctest --preset release
+
+test-gpu:  ## the tests that need a GPU, on a machine that has one
+	@ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { echo "test-gpu: no NVIDIA GPU on this machine" >&2; exit 1; }
+	@$(MAKE) build
+	ctest --preset release -L gpu
 
 demo: build  ## makes a plan, and trains a small model that changes its batch and layout as it goes
 	scripts/demo.sh build/bin/copus
