@@ -40,4 +40,4 @@ say "So a run whose best batch grows should change its layout: four local ranks,
 show train --model tiny --ranks 4 --seq-len 32 --global-batch 4 --lr 1e-3 --for 120s --adapt full \
   --plan pp=4,micro_batch=1 --batch-range 4:256 --run-dir adaptive
 
-say "Its events (every step, decision and move) are in $runs/adaptive; docs/adapting.md says what is in them."
+say "Its events (every step, decision and move) are in $runs/adaptive; docs/run-directory.md says what is in them."

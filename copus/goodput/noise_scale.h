@@ -6,7 +6,7 @@
 // terms, both unbiased. They are smoothed by samples seen, and divided last: a mean of ratios is
 // biased.
 //
-// Plain arithmetic: no clock, no tensors. docs/adapting.md derives it.
+// Plain arithmetic: no clock, no tensors. docs/controller.md derives it.
 #pragma once
 
 #include <cstdint>
