@@ -56,25 +56,25 @@ Values<Bytes> file_size() {
 
 struct ExportArgs : OptionGroup {
   Option<std::string> path{this, "path", text("PATH"),
-                           "a checkpoint, or a run directory for its last", Required()};
+                           "a checkpoint, or a run directory for its newest checkpoint",
+                           Required()};
   Option<std::string> out{this, "--out", text("FOLDER"), "a new folder, or an empty one",
                           Required()};
   Option<std::string> dtype{this, "--dtype", word({"bf16", "fp32"}),
-                            "of the tensors; fp32: as "
-                            "trained",
-                            "bf16"};
-  Option<Bytes> max_shard_size{this, "--max-shard-size", file_size(),
-                               "tensors in one file at most, as 5GB or 500MiB; a larger tensor has "
-                               "a file alone",
-                               Bytes(static_cast<double>(HfExportOptions().max_shard_bytes))};
+                            "type of the tensors; fp32: as trained", "bf16"};
+  Option<Bytes> max_shard_size{
+      this, "--max-shard-size", file_size(),
+      "largest size of a file, as 5GB or 500MiB; a larger tensor gets its own file",
+      Bytes(static_cast<double>(HfExportOptions().max_shard_bytes))};
   JsonOption json{this};
 };
 
 struct ImportArgs : OptionGroup {
   Option<std::string> folder{this, "folder", text("FOLDER"),
-                             "with config.json and model.safetensors", Required()};
+                             "folder with config.json and model.safetensors", Required()};
   Option<std::string> run_dir{this, "--run-dir", text("FOLDER"),
-                              "run directory to make, without checkpoints and events", Required()};
+                              "run directory to create; it must not hold checkpoints or events",
+                              Required()};
   JsonOption json{this};
 };
 

@@ -20,7 +20,7 @@ Result<CheckpointChoice> choose_checkpoints(const std::string& path);
 
 struct CheckpointLookArgs : OptionGroup {
   Option<std::string> path{this, "path", text("PATH"),
-                           "a checkpoint, or a run directory for all of its", Required()};
+                           "a checkpoint, or a run directory for all its checkpoints", Required()};
   JsonOption json{this};
 };
 int inspect_checkpoints(const CheckpointLookArgs& args);

@@ -42,14 +42,15 @@ struct JobArgs : OptionGroup {
   ClusterOption cluster;
   SeqLenOption seq_len{this, 100'000'000, kUsualSeqLen};
   GlobalBatchOption global_batch;
-  Option<Precision> precision{this, "--precision", one_of(kPrecisions), "of the matrix products",
+  Option<Precision> precision{this, "--precision", one_of(kPrecisions),
+                              "precision of the matrix products",
                               Otherwise{"bf16 where the GPU has it, else fp16"}};
   Option<std::string> framework{this, "--framework", text("NAME"),
                                 "the training framework, whose profile sets the assumptions: "
                                 "megatron, torchtitan, ...",
                                 Otherwise{"the cluster file's, or megatron"}};
   Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
-                             "what is assumed of the engine, on top of the framework's profile "
+                             "assumptions about the engine; they override the framework's profile "
                              "(see docs/cost-model.md)"};
   JsonOption json{this};
 };

@@ -18,33 +18,35 @@ struct WorldArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<std::vector<std::string>> from{
       this, "--from", list_of(text("FOLDER")),
-      "run directories: loss curve, critical batch and step times as recorded there"};
+      "run directories from which loss curve, critical batch and step times are taken"};
   Option<std::string> law{this, "--law", word({"critical-batch", "lr-aware"}),
                           "how a step's progress depends on its batch", "critical-batch"};
-  Option<double> step_error{this, "--step-error", number(0, 2),
-                            "spread of true step times about the predicted, from layout to layout",
-                            0};
+  Option<double> step_error{
+      this, "--step-error", number(0, 2),
+      "spread of the true step times around the predicted ones, from layout to layout", 0};
   Option<double> true_calibration{this, "--true-calibration", number(1e-3, 1e6),
-                                  "critical batch / noise scale in truth",
+                                  "true ratio of critical batch to noise scale",
                                   Otherwise{"--calibration"}};
-  Option<double> noise_rank{this, "--noise-rank", number(2, 1e12),
-                            "directions of the gradient's noise; fewer scatter its norms more",
-                            World().noise_rank};
-  Option<Seconds> pause{this, "--pause", duration(), "what every change of layout takes",
+  Option<double> noise_rank{
+      this, "--noise-rank", number(2, 1e12),
+      "rank of the gradient's noise; with a lower rank its measured norms scatter more",
+      World().noise_rank};
+  Option<Seconds> pause{this, "--pause", duration(), "time that each change of layout takes",
                         Otherwise{"as predicted"}};
   Option<Seconds> failures_every{this, "--failures-every", duration(), "mean time between failures",
                                  Otherwise{"none"}};
   Option<Seconds> save_every{this, "--save-every", duration(), "time between checkpoints",
                              FailureOptions().checkpoint_every};
   Option<Seconds> save_cost{this, "--save-cost", duration(),
-                            "time that a checkpoint holds the run up", Otherwise{"none"}};
+                            "time that the run waits for a checkpoint", Otherwise{"none"}};
   Option<Seconds> restart{this, "--restart", duration(), "time from a failure to the next step",
                           FailureOptions().restart};
 };
 
 struct LiveArgs : OptionGroup {
   using OptionGroup::OptionGroup;
-  Option<std::string> run_dir{this, "--run-dir", text("FOLDER"), "a folder for the runs, one each",
+  Option<std::string> run_dir{this, "--run-dir", text("FOLDER"),
+                              "folder in which each run gets its run directory",
                               Otherwise{"runs/compare-TIME"}};
   Option<Seconds> limit{this, "--limit", duration(), "longest time of one run", Seconds(600)};
 };
@@ -55,7 +57,8 @@ struct CompareArgs : OptionGroup {
       text("FILE"), "a run's TOML file; its table [compare] holds this command's own options",
       {},           InFile::kNo};
   Option<bool> simulate{this, "--simulate", flag(),
-                        "in virtual time, by the cost model: no GPU is needed", false};
+                        "simulate the runs in virtual time with the cost model; needs no GPU",
+                        false};
   Option<std::vector<std::string>> policies{
       this, "--policies", list_of(text("NAME"), ','),
       "static, static:BATCH, cbs-pessimistic, cbs-optimistic, copus, copus-plain, copus-lr-aware, "
@@ -67,13 +70,13 @@ struct CompareArgs : OptionGroup {
   Option<std::int64_t> seeds{this, "--seeds", integer(1, 1000), "runs of each policy",
                              Otherwise{"5; live 3"}};
   Option<std::string> plot{this, "--plot", text("FILE"),
-                           "loss, batch and layout over time, as SVG"};
+                           "draw loss, batch and layout over time into this SVG file"};
   // Samples.
   Option<std::int64_t> window{this, "--window", integer(1, 1 << 30),
-                              "samples that a run's loss is the mean of", 1024};
+                              "a run's loss is the mean over this many samples", 1024};
   LiveArgs live{this, "Live"};
   JobArgs job{this, Otherwise{"required, here or in --config"}, kUsualStartBatch,
-              "sequences per step where runs that adapt begin"};
+              "sequences per step; adapting runs begin with it"};
   PolicyArgs policy{this, kAdapting};
   WorldArgs world{this, "The simulated world"};
 };

@@ -29,11 +29,12 @@ constexpr std::int64_t kMaxBuiltinBytes = std::int64_t{1} << 30U;
 
 struct DataArgs : OptionGroup {
   Option<std::vector<std::string>> inputs{this, "--input", list_of(text("FILE")),
-                                          "files of text, in this order; - is standard input"};
+                                          "text files, in this order; - is standard input"};
   Option<std::int64_t> builtin{this, "--builtin", integer(1, kMaxBuiltinBytes),
                                "write this many bytes of the builtin corpus"};
-  Option<std::string> inspect{this, "--inspect", text("FILE"),
-                              "a token file or text: type, tokens, documents, the first tokens"};
+  Option<std::string> inspect{
+      this, "--inspect", text("FILE"),
+      "print type, number of tokens and documents, and the first tokens of a token file or text"};
   Option<std::string> output{
       this, "--output", text("PREFIX|FILE"),
       "prefix of the .bin and .idx to write; with --builtin, the file (- to print)",
@@ -41,9 +42,9 @@ struct DataArgs : OptionGroup {
   Option<std::string> tokenizer{this, "--tokenizer", text("bytes|FILE"),
                                 "bytes, or the path of a SentencePiece model", "bytes"};
   Option<DocumentSplit> split{this, "--split-documents", one_of(kDocumentSplits),
-                              "where documents begin inside a file", DocumentSplit::kNone};
+                              "where a file is split into documents", DocumentSplit::kNone};
   Option<bool> append_eod{this, "--append-eod", flag(),
-                          "end each document in the tokenizer's end token (of bytes: 0)", false};
+                          "end each document with the tokenizer's end token (for bytes: 0)", false};
   Option<bool> force{this, "--force", flag(), "replace the output if it exists", false};
   JsonOption json{this};
 };

@@ -56,13 +56,14 @@ struct PlanArgs : OptionGroup {
   Option<std::int64_t> micro_batches{
       this, "--micro-batches", integer(1, kMaxGlobalBatch),
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};
-  Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many to print", 10};
+  Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many plans to print", 10};
   Option<bool> variants{this, "--variants", flag(),
                         "rank every variant, not the best of each (tp, cp, ep, pp, dp)", false};
-  Option<BatchSweep> sweep_batch{this, "--sweep-batch", batch_sweep(),
-                                 "the best plan at FROM, 2 FROM, ... up to TO, in one table"};
+  Option<BatchSweep> sweep_batch{
+      this, "--sweep-batch", batch_sweep(),
+      "print a table of the best plan at each batch FROM, 2 FROM, ... up to TO"};
   Option<std::string> emit{this, "--emit", word({"megatron"}),
-                           "print the best plan as Megatron-LM's launch flags, and nothing else"};
+                           "print only the best plan, as Megatron-LM's launch flags"};
 };
 
 std::vector<std::string> table_row(std::string label, const StepModel& model,

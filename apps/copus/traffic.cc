@@ -18,16 +18,16 @@ namespace {
 
 struct TrafficArgs : OptionGroup {
   JobArgs job{this, Required()};
-  Option<std::string> plan{
-      this, "--plan", text("PLAN|FILE"),
-      "tp=2,pp=4,..., a layout as it is printed (dp2.tp2.pp4.mb1) or a plan.json; dp defaults "
-      "to what is left of the cluster",
-      Required()};
-  Option<double> skew{this, "--skew", number(0, kMaxSkew),
-                      "of the experts' gate: popularity of expert i is (i+1)^-skew; 0: balanced",
-                      0};
+  Option<std::string> plan{this, "--plan", text("PLAN|FILE"),
+                           "tp=2,pp=4,..., a layout as it is printed (dp2.tp2.pp4.mb1) or a "
+                           "plan.json; dp defaults to GPUs / (tp cp pp)",
+                           Required()};
+  Option<double> skew{
+      this, "--skew", number(0, kMaxSkew),
+      "skew of the experts' gate: expert i gets tokens in proportion to (i+1)^-skew; 0: balanced",
+      0};
   Option<std::int64_t> gpu{this, "--gpu", integer(0, kMaxGpus - 1),
-                           "whose pattern in time is shown", 0};
+                           "the GPU whose pattern in time is shown", 0};
   Option<std::string> csv{this, "--csv", text("FILE"),
                           "write the matrix: source,destination,dimension,bytes"};
   Option<std::string> pattern{this, "--pattern", text("FILE"),

@@ -32,24 +32,23 @@ struct ValidateArgs : OptionGroup {
                            "draw predicted against measured, and the spread of the errors, into "
                            "this SVG file"};
   Option<std::string> framework{this, "--framework", text("NAME"),
-                                "price every row as this framework's",
-                                Otherwise{"what the row's framework column says"}};
+                                "predict every row with this framework's profile",
+                                Otherwise{"the framework column of each row"}};
   Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
-                             "what is assumed of the engine, on top of the framework's profile "
+                             "assumptions about the engine; they override the framework's profile "
                              "(see docs/cost-model.md)"};
   Option<std::int64_t> top{this, "--top", integer(0, 1'000'000),
-                           "how many of the worst rows are printed, each with a likely reason", 10};
-  Option<std::string> calibrate{this, "--calibrate", text("FILE.json|FOLDER"),
-                                "fit GPU, network and framework to the rows, show the errors of "
-                                "rows left out, and write the result: a cluster file, or a folder "
-                                "for COPUS_CATALOG"};
-  Option<std::string> keep{this, "--keep", text("NAME;..."),
-                           "with --calibrate: GPUs, networks or frameworks that stay as they are, "
-                           "as \"megatron;A100\""};
-  Option<bool> from_scratch{this, "--from-scratch", flag(),
-                            "with --calibrate: begin with general beliefs, not with the catalog's "
-                            "values",
-                            false};
+                           "how many of the worst rows to print, each with a likely reason", 10};
+  Option<std::string> calibrate{
+      this, "--calibrate", text("FILE.json|FOLDER"),
+      "fit GPU, network and framework to the rows, print the errors of rows left out, and write "
+      "the result to a cluster file, or to a folder for COPUS_CATALOG"};
+  Option<std::string> keep{
+      this, "--keep", text("NAME;..."),
+      "with --calibrate: GPUs, networks or frameworks that are not fitted, as \"megatron;A100\""};
+  Option<bool> from_scratch{
+      this, "--from-scratch", flag(),
+      "with --calibrate: start the fit from general beliefs, not from the catalog's values", false};
   JsonOption json{this};
 };
 

@@ -13,11 +13,11 @@ struct AdaptArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<Adapt> adapt{
       this, "--adapt", one_of(kAdapts),
-      "off; batch (the layout stays); full (batch, layout and micro-batch); track (the batch is "
-      "the critical one and the layout stays: a baseline of copus compare)",
+      "off; batch: change the batch only; full: change batch, layout and micro-batch; track: keep "
+      "the batch at the critical batch, at a fixed layout (a baseline of copus compare)",
       Adapt::kOff};
   PolicyArgs policy{this, kAdapting};
-  ClusterOption cluster{this, "what step times are predicted from: ",
+  ClusterOption cluster{this, "the cluster that step times are predicted for: ",
                         Otherwise{"measured on CPUs, the catalog's on GPUs"}};
 };
 

@@ -17,26 +17,25 @@ Values<std::int64_t> steps_or_off();
 struct CheckpointArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<std::int64_t> every{
-      this, "--checkpoint-every", steps_or_off(), "save every so many steps, too; off: never",
-      Otherwise{"at the end, and where SIGTERM, SIGUSR1 or SIGINT ends the run"}};
+      this, "--checkpoint-every", steps_or_off(), "save every N steps as well; off: never save",
+      Otherwise{"at the end of the run, also when SIGTERM, SIGUSR1 or SIGINT ends it"}};
   Option<std::int64_t> keep{this, "--keep", integer(1, kMany),
-                            "how many of the last checkpoints stay", Retention().keep};
+                            "how many of the newest checkpoints are kept", Retention().keep};
   Option<std::int64_t> keep_every{this, "--keep-every", integer(1, kMany),
-                                  "checkpoints of steps that are a multiple of this stay for ever",
+                                  "never remove a checkpoint whose step is a multiple of this",
                                   Otherwise{"none"}};
   Option<bool> resume{this,
                       "--resume",
                       flag(),
-                      "go on from the newest checkpoint in --run-dir; its config.toml has the "
-                      "options that are not given",
+                      "continue from the newest checkpoint in --run-dir; options that are not "
+                      "given come from its config.toml",
                       false,
                       InFile::kNo};
   Option<bool> other_data{
       this,
       "--other-data",
       flag(),
-      "with --resume: --data, --seq-len, --seed or --held-out are meant to be others than the run "
-      "was on",
+      "with --resume: allow --data, --seq-len, --seed or --held-out to differ from the run's",
       false,
       InFile::kRead};
 };

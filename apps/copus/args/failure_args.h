@@ -16,44 +16,46 @@ struct FailureArgs : OptionGroup {
       this,
       "--max-restarts",
       integer(0, kManyTimes),
-      "how often ranks that failed are started again, from the last checkpoint",
+      "how often failed ranks are restarted, from the last checkpoint",
       RestartOptions().max_restarts,
       InFile::kGiven};
   Option<std::int64_t> elastic{
       this,
       "--elastic",
       or_bare(integer(1, kMostRanks), "1"),
-      "go on without ranks that died or hung, down to so many (1 where none are given), at the "
-      "plan that is predicted to be best for those left",
-      Otherwise{"as many as before"},
+      "continue without ranks that died or hung, down to N ranks (1 if N is left out), at the plan "
+      "predicted to be fastest for the ranks left",
+      Otherwise{"all ranks are restarted"},
       InFile::kGiven};
   Option<Seconds> grace{this,
                         "--grace",
                         duration(Seconds(86400), "a day at most"),
-                        "from a signal to the end by force: time to save",
+                        "time to save after a signal, before the ranks are killed",
                         Seconds(600),
                         InFile::kGiven};
   Option<OnBadStep> on_bad_step{
       this, "--on-bad-step", one_of(kOnBadSteps),
-      "at a loss or gradient that is not finite, or a spike: stop, skip (leave the samples out) or "
-      "rollback (to the last checkpoint, and leave them out)",
+      "what to do when a loss or gradient is not finite, or spikes: stop; skip its samples; "
+      "rollback to the last checkpoint, then skip them",
       BadStepOptions().action};
-  Option<double> spike{this, "--spike", number(1, 1e6),
-                       "a loss so many robust deviations above its running median is a bad step",
-                       Otherwise{"never"}};
-  Option<double> norm_spike{this, "--norm-spike", number(1, 1e6),
-                            "a gradient norm so many times its running median is a bad step",
-                            Otherwise{"never"}};
+  Option<double> spike{
+      this, "--spike", number(1, 1e6),
+      "a step is bad if its loss is this many robust deviations above the running median",
+      Otherwise{"never"}};
+  Option<double> norm_spike{
+      this, "--norm-spike", number(1, 1e6),
+      "a step is bad if its gradient norm is this many times the running median",
+      Otherwise{"never"}};
   Option<std::int64_t> max_bad_steps{this,
                                      "--max-bad-steps",
                                      integer(0, kManyTimes),
-                                     "bad steps skipped in a row at most",
+                                     "most bad steps to skip in a row",
                                      BadStepOptions().most_in_a_row,
                                      InFile::kGiven};
   Option<std::int64_t> max_rollbacks{this,
                                      "--max-rollbacks",
                                      integer(0, kManyTimes),
-                                     "rollbacks in one run at most",
+                                     "most rollbacks in one run",
                                      BadStepOptions().most_rollbacks,
                                      InFile::kGiven};
 };

@@ -22,45 +22,44 @@ struct DecisionArgs : OptionGroup {
 
   using OptionGroup::OptionGroup;
   Option<double> margin{this, "--margin", number(0, 10),
-                        "Goodput that a change of layout has to gain", PolicyOptions().margin};
+                        "smallest relative gain in Goodput for which the layout changes",
+                        PolicyOptions().margin};
   Option<double> batch_margin{this, "--batch-margin", number(0, 10),
-                              "Goodput that a change of batch or micro-batch alone has to gain",
+                              "the same for a change of batch or micro-batch only",
                               PolicyOptions().batch_margin};
-  Option<double> caution{
-      this, "--caution", number(0, 10),
-      "standard deviations of a step time by which a change of layout must still gain",
-      PolicyOptions().caution};
+  Option<double> caution{this, "--caution", number(0, 10),
+                         "a change of layout must gain even if the ratio of step times is this "
+                         "many standard deviations worse",
+                         PolicyOptions().caution};
   Option<std::int64_t> decide_every{this, "--decide-every", integer(1, kManySteps),
-                                    "steps from one decision to the next",
-                                    ControllerOptions().decide_every};
+                                    "steps between decisions", ControllerOptions().decide_every};
   Option<std::int64_t> dwell{
       this, "--dwell", integer(0, kManySteps),
-      "steps in one configuration before it is left; twice as many to undo a move",
+      "fewest steps in a configuration before leaving it; twice as many before undoing a move",
       PolicyOptions().dwell_steps};
   Option<Seconds> horizon{this, "--horizon", duration(),
-                          "how long a gain is counted on where no limit says when the run ends",
+                          "how long a gain is expected to last if no limit says when the run ends",
                           PolicyOptions().horizon};
   Option<std::int64_t> probe{
       this, "--probe", integer(0, 64),
-      "layouts to try for real before a change whose speed is uncertain; their steps count as "
-      "training",
+      "layouts to try with real training steps before a change whose speed is uncertain",
       ControllerOptions().probe};
   Option<BatchRange> batches{this, "--batch-range", batch_range(),
-                             "the batches to choose from: LOW, twice that, ...",
+                             "the batches to choose from: LOW, 2 LOW, ... up to HIGH",
                              Otherwise{"a quarter to 64 times --global-batch"}};
 };
 
 struct PolicyArgs : OptionGroup {
   using OptionGroup::OptionGroup;
-  Option<GoodputKind> goodput{
-      this, "--goodput", one_of(kGoodputKinds),
-      "what is maximised: plain (samples/s x efficiency) or lr-aware (x the root of the batch)",
-      PolicyOptions().kind};
+  Option<GoodputKind> goodput{this, "--goodput", one_of(kGoodputKinds),
+                              "what is maximised: plain (samples/s x efficiency) or lr-aware (that "
+                              "x the root of the batch)",
+                              PolicyOptions().kind};
   Option<double> calibration{this, "--calibration", number(1e-3, 1e6),
                              "critical batch / gradient noise scale", PolicyOptions().calibration};
   DecisionArgs decisions{this, kAdapting};
   Option<std::string> fix{this, "--fix", text("PLAN|FILE"),
-                          "parts of the plan that stay: zero=0,tp=1 or z0.tp1"};
+                          "parts of the plan that are fixed: zero=0,tp=1 or z0.tp1"};
 };
 
 // All but what is maximised and policy.adapt, which are left as they are where nothing is given.

@@ -20,43 +20,47 @@ constexpr std::int64_t kMostUsualTrainSeqLen = 512;
 
 struct LimitArgs : OptionGroup {
   using OptionGroup::OptionGroup;
-  Option<std::int64_t> steps{this, "--steps", integer(1, kMany), "stop after so many steps"};
+  Option<std::int64_t> steps{this, "--steps", integer(1, kMany), "stop after this many steps"};
   Option<std::int64_t> samples{this, "--samples", integer(1, kMany),
-                               "stop after so many samples, rounded up to whole steps"};
+                               "stop after this many samples, rounded up to whole steps"};
   Option<double> until_loss{
       this, "--until-loss", number(0, 1e6),
       "stop at this loss (held-out loss with --eval-every); exit code 1 if it is not reached"};
-  Option<Seconds> for_time{this, "--for", duration(),
-                           "stop after 90s, 10m, 2h: with the step that begins after it"};
+  Option<Seconds> for_time{
+      this, "--for", duration(),
+      "stop after 90s, 10m or 2h; the first step that begins later is the last"};
 };
 
 struct OptimizerArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<double> lr{this, "--lr", number(0, 100), "peak learning rate", LrSchedule().peak};
-  Option<std::int64_t> base_batch{
-      this, "--base-batch", integer(1, kMostTrainBatch),
-      "the batch that --lr is meant for: at another it is scaled by the square root of their ratio",
-      Otherwise{"--global-batch"}};
+  Option<std::int64_t> base_batch{this, "--base-batch", integer(1, kMostTrainBatch),
+                                  "the batch that --lr is meant for; at another batch --lr is "
+                                  "scaled by the square root of their ratio",
+                                  Otherwise{"--global-batch"}};
   // The default follows --lr, which may be given anew.
   Option<double> min_lr{this,
                         "--min-lr",
                         number(0, 100),
-                        "floor of the cosine",
+                        "lowest learning rate, at the end of the cosine",
                         Otherwise{"a tenth of --lr"},
                         InFile::kGiven};
   Option<std::int64_t> warmup_samples{
-      this, "--warmup-samples", integer(0, kMany), "linear warm-up",
-      Otherwise{"2% of the run, where its end is known in samples"}};
+      this, "--warmup-samples", integer(0, kMany), "samples of linear warm-up",
+      Otherwise{"2% of the run, if its length in samples is known"}};
   Option<std::int64_t> decay_samples{
-      this, "--decay-samples", integer(0, kMany), "end of the cosine",
-      Otherwise{"the end of the run, where that is known in samples; else no decay"}};
+      this, "--decay-samples", integer(0, kMany),
+      "sample at which the cosine reaches its lowest rate",
+      Otherwise{"the end of the run, if its length in samples is known; else no decay"}};
   Option<double> weight_decay{this, "--weight-decay", number(0, 10),
-                              "on matrices, not on norms and biases", AdamOptions().weight_decay};
-  Option<double> beta1{this, "--beta1", number(0, 0.999999), "Adam's, of the mean gradient",
+                              "weight decay of matrices; norms and biases have none",
+                              AdamOptions().weight_decay};
+  Option<double> beta1{this, "--beta1", number(0, 0.999999), "Adam's decay of the mean gradient",
                        AdamOptions().beta1};
-  Option<double> beta2{this, "--beta2", number(0, 0.999999999), "Adam's, of its mean square",
-                       AdamOptions().beta2};
-  Option<double> eps{this, "--eps", number(1e-20, 1), "Adam's, added to the root of that",
+  Option<double> beta2{this, "--beta2", number(0, 0.999999999),
+                       "Adam's decay of the mean squared gradient", AdamOptions().beta2};
+  Option<double> eps{this, "--eps", number(1e-20, 1),
+                     "Adam's epsilon, added to the root of the mean squared gradient",
                      AdamOptions().eps};
   Option<double> clip{this, "--clip", number(0, 1e12), "largest gradient norm; 0 for none",
                       TrainerOptions().clip_norm};
@@ -69,11 +73,11 @@ struct MachineArgs : OptionGroup {
                             "fp32, or bf16 with FP32 master weights",
                             Otherwise{"fp32, on cuda bf16"}};
   Option<std::int64_t> bucket_mib{this, "--bucket-mib", integer(1, 1 << 14),
-                                  "gradients reduced at a time, MiB",
+                                  "size of one bucket of gradients, in MiB",
                                   LayoutOptions().bucket_elements * 4 / (1 << 20)};
   Option<Seconds> timeout{
       this, "--timeout", duration(),
-      "longest wait for another rank; for one that saves or loads four times as long",
+      "longest wait for another rank; four times as long for a rank that saves or loads",
       Seconds(300)};
   Option<std::int64_t> port{
       this,         "--port", integer(1, 65535), "where local ranks meet", Otherwise{"a free port"},
@@ -90,7 +94,7 @@ struct EvaluationArgs : OptionGroup {
                                "held-out sequences per evaluation", RunOptions().eval_samples};
   Option<std::int64_t> noise_every{this, "--noise-every", integer(1, kMany),
                                    "steps between measurements of the gradient noise scale",
-                                   Otherwise{"as often as costs less than 1%"}};
+                                   Otherwise{"as often as costs less than 1% of the time"}};
 };
 
 struct TrainArgs : OptionGroup {
@@ -103,20 +107,19 @@ struct TrainArgs : OptionGroup {
                                         RunOptions().data};
   Option<std::int64_t> ranks{this, "--ranks", integer(1, FailureArgs::kMostRanks),
                              "local processes to start", Otherwise{"1, or the launcher's"}};
-  Option<std::string> plan{
-      this, "--plan", text("PLAN|FILE|best"),
-      "tp=2,pp=2,..., a layout as it is printed (dp1.tp2.pp2.mb1), a plan.json, or best: "
-      "what is predicted to be fastest",
-      Otherwise{"dp over all ranks"}};
+  Option<std::string> plan{this, "--plan", text("PLAN|FILE|best"),
+                           "tp=2,pp=2,..., a layout as it is printed (dp1.tp2.pp2.mb1), a "
+                           "plan.json, or best: the plan predicted to be fastest",
+                           Otherwise{"dp over all ranks"}};
   GlobalBatchOption global_batch{this, kMostTrainBatch, 32};
   SeqLenOption seq_len{this, 1 << 20, kMostUsualTrainSeqLen};
   Option<std::int64_t> seed{this, "--seed", integer(0, kMany),
-                            "of weights and of the order of samples",
+                            "seed of the initial weights and of the order of samples",
                             static_cast<std::int64_t>(LayoutOptions().seed)};
-  Option<std::string> run_dir{
-      this, "--run-dir", text("FOLDER"),
-      "where config.toml and events.jsonl go; must not hold an earlier run, unless --resume",
-      Otherwise{"runs/MODEL-TIME"}};
+  Option<std::string> run_dir{this, "--run-dir", text("FOLDER"),
+                              "folder for config.toml, events.jsonl and checkpoints; must not hold "
+                              "an earlier run, unless --resume",
+                              Otherwise{"runs/MODEL-TIME"}};
   JsonOption json{this, "print the outcome as JSON; progress goes to standard error"};
   LimitArgs limits{this, "The end of the run"};
   OptimizerArgs optimizer{this, "Learning rate and optimizer"};
