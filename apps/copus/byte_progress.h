@@ -1,4 +1,5 @@
-// "312 MiB of 1.20 GiB" on one line of the terminal, a few times per second; nothing elsewhere.
+// Progress as "312 MiB of 1.20 GiB" on one line of the terminal, a few times per second. Prints
+// nothing if standard error is not a terminal.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace copus {
 
 class ByteProgress {
  public:
-  // `total` in bytes; 0: not known.
+  // `total` in bytes; 0 if it is not known.
   explicit ByteProgress(double total) : shown_(::isatty(STDERR_FILENO) == 1), total_(total) {}
 
   void operator()(std::int64_t bytes) {
@@ -34,7 +35,7 @@ class ByteProgress {
   bool shown_;
   bool begun_ = false;
   double total_ = 0;
-  // The first look comes after 200 ms, so that a short run shows nothing.
+  // The first output comes after 200 ms, so that a short run prints none.
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 

@@ -20,13 +20,13 @@
 namespace copus {
 namespace {
 
-// What has come further than this from where it was is shown, whatever is known of it.
+// A parameter that moved by more than this share is printed even if the rows say little about it.
 constexpr double kMoved = 0.05;
-constexpr double kNothing = 1e-6;  // of what was 0
+constexpr double kNothing = 1e-6;  // relative to a start of 0
 
 namespace fs = std::filesystem;
 
-// Rows left out in turn, and how the rest prices them.
+// Rows that were left out in turn, priced with parameters fitted to the others.
 struct LeftOut {
   std::string by;
   std::size_t folds = 0;
@@ -59,7 +59,7 @@ LeftOut leave_out(const Outcome& outcome, const CalibrationOptions& options, con
   return left;
 }
 
-// Of every source: the mean error before, after and on rows left out.
+// Mean error of every source: before the fit, after it, and on rows left out.
 std::string error_table(std::span<const PricedRun> before, const Outcome& outcome) {
   std::vector<std::string> header = {"source", "rows", "before", "fitted"};
   std::vector<AccuracyReport> reports = {accuracy_report(before), accuracy_report(outcome.after)};
@@ -174,7 +174,7 @@ Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
   return json;
 }
 
-// One cluster, of the rows' largest job.
+// One cluster, with the size of the rows' largest job.
 Result<std::string> cluster_file(const Outcome& outcome, const std::string& path) {
   std::set<std::string> gpus, networks, frameworks;
   const CalibrationRow* largest = nullptr;
@@ -205,12 +205,12 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
   FrameworkProfile profile = *largest->profile;
   outcome.fitted.apply(cluster, profile);
   cluster.name = fs::path(path).stem().string();
-  profile.network = Json();  // the cluster's own from here on
+  profile.network = Json();  // from here on the cluster has its own
   cluster.framework = framework_to_json(profile);
   return cluster_to_json(cluster).dump(2) + "\n";
 }
 
-// gpus.json and frameworks/, to be named by COPUS_CATALOG.
+// Writes gpus.json and frameworks/, a folder for COPUS_CATALOG.
 Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   Json gpus = Json::object();
   std::map<std::string, FrameworkProfile> profiles;
@@ -298,7 +298,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
                        runs.size());
   }
   const bool to_file = args.to.ends_with(".json");
-  if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refused before any work
+  if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refuse before any work
 
   const auto begin = std::chrono::steady_clock::now();
   outcome.fitted = calibrate(outcome.rows, options);

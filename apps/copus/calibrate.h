@@ -1,4 +1,4 @@
-// copus validate --calibrate: parameters of a cluster and its framework, fitted to measured rows.
+// copus validate --calibrate: fits parameters of a cluster and its framework to measured rows.
 #pragma once
 
 #include <span>
@@ -11,15 +11,15 @@
 namespace copus {
 
 struct CalibrateArgs {
-  std::string to;    // a cluster file (.json), or a folder as COPUS_CATALOG names one
-  std::string keep;  // separated by ";": GPUs, networks or frameworks that stay as they are
+  std::string to;    // a cluster file (.json), or a folder for COPUS_CATALOG
+  std::string keep;  // GPUs, networks or frameworks that are not fitted, separated by ";"
   bool from_scratch = false;
   bool json = false;
-  std::string notes;  // what is to be said of the rows beside
+  std::string notes;  // notes on the rows, printed with the result
 };
 
-// `profiles`: of each run, as it was priced. Prints what was fitted, with the errors on rows that
-// were left out, and writes the result.
+// `profiles`: the profile of each run. Prints the fitted values and the errors on rows left out,
+// and writes the result.
 Result<int> run_calibration(std::span<const PricedRun> runs,
                             std::span<const FrameworkProfile* const> profiles,
                             const CalibrateArgs& args);

@@ -1,5 +1,5 @@
-// copus checkpoint: a run's checkpoints looked into and checked, written for Hugging Face's
-// transformers, and made from a model of theirs.
+// copus checkpoint: inspects and verifies a run's checkpoints, exports them for Hugging Face's
+// transformers, and imports transformers' models.
 #include "apps/copus/checkpoint.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ constexpr std::array kSizeUnits = {SizeUnit{"GiB", 0x1p30}, SizeUnit{"GB", 1e9},
                                    SizeUnit{"MiB", 0x1p20}, SizeUnit{"MB", 1e6},
                                    SizeUnit{"KiB", 0x1p10}, SizeUnit{"KB", 1e3}};
 
-// "5GB" or "500MiB": thousands or 1024s, as transformers takes them.
+// "5GB" or "500MiB": powers of 1000 or of 1024, as in transformers.
 Values<Bytes> file_size() {
   return single<Bytes>(
       "SIZE",
@@ -84,7 +84,7 @@ Result<HfExported> run_export_of(const ExportArgs& args, const std::string& fold
   options.dtype = *args.dtype == "bf16" ? "BF16" : "F32";
   options.max_shard_bytes = static_cast<std::int64_t>(args.max_shard_size->v);
   options.progress = [&](std::int64_t bytes) { progress(bytes); };
-  // Wrong weights that load without a word would be worse than none.
+  // Damaged weights that load without an error would be worse than a failed export.
   COPUS_TRY_VOID(verify(folder));
   COPUS_TRY(const CheckpointReader reader, CheckpointReader::open(folder));
   return export_to_hf(reader, *args.out, options);
@@ -156,7 +156,7 @@ Result<CheckpointChoice> choose_checkpoints(const std::string& path) {
   if (!fs::is_directory(path, failed)) {
     return make_error("{}: not a folder; want a checkpoint or a run directory", path);
   }
-  // One that has lost its manifest is still a checkpoint: the error is about that file then.
+  // A checkpoint without a manifest still counts as one, so that the error names the missing file.
   fs::path at = fs::path(path).lexically_normal();
   if (!at.has_filename()) at = at.parent_path();
   if (fs::exists(at / kManifestName, failed) || at.filename().string().starts_with("step-")) {

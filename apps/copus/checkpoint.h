@@ -1,4 +1,4 @@
-// What the subcommands of copus checkpoint share: which checkpoints a path means.
+// Which checkpoints a path means; shared by the subcommands of copus checkpoint.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace copus {
 
-// One checkpoint, or all of a run by step.
+// One checkpoint, or all checkpoints of a run by step.
 struct CheckpointChoice {
   bool is_run = false;
   std::vector<PublishedCheckpoint> checkpoints;  // at least one

@@ -1,5 +1,5 @@
-// copus checkpoint inspect and verify: what is in checkpoints, and whether all of it is still
-// there.
+// copus checkpoint inspect and verify: print what checkpoints contain, and check that they are
+// intact.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -35,13 +35,13 @@ std::string plural(std::size_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-// What the run kept beside its weights; nothing in what an import wrote, or where it is damaged.
+// The run's other state; empty for an import and for a damaged checkpoint.
 RunState kept_of(const Manifest& manifest) {
   Result<RunState> state = run_state_from_json(manifest.run, "run");
   return state ? std::move(state).value() : RunState();
 }
 
-// In samples; nothing before it is known.
+// In samples; nothing if it is not known.
 std::optional<double> noise_scale_of(const Manifest& manifest) {
   const Json controller = kept_of(manifest).controller;
   if (!controller.is_object() || !controller.contains("noise")) return std::nullopt;
@@ -132,13 +132,13 @@ int inspect_run(const CheckpointChoice& choice, const CheckpointLookArgs& args) 
   return kOk;
 }
 
-// What is wrong with a checkpoint, file by file; nothing where it is whole.
+// The faults of a checkpoint, file by file; empty if it is intact.
 std::vector<std::string> faults_of(const std::string& folder, ByteProgress& progress,
                                    std::int64_t& read) {
   const Result<Manifest> manifest = read_manifest(folder);
   if (!manifest) return {manifest.error().message};
   std::vector<std::string> faults;
-  // Which one is newest is told by names.
+  // --resume finds the newest checkpoint by name, so the name must be right.
   const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
   if (name.starts_with("step-") && name != fmt::format("step-{}", manifest->step)) {
     faults.push_back(fmt::format("{}: its manifest is of step {}; want the name to say so", folder,

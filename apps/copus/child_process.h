@@ -1,4 +1,5 @@
-// A child process with its output in a file, that outlives neither this one nor its interest in it.
+// A child process whose output goes to a file. It ends with this process or with this object,
+// whichever comes first.
 #pragma once
 
 #include <sys/types.h>
@@ -12,17 +13,17 @@ namespace copus {
 
 class ChildProcess {
  public:
-  // In a process group of its own: Ctrl-C at a terminal reaches this process alone.
+  // The child has its own process group, so Ctrl-C at a terminal reaches only this process.
   static Result<ChildProcess> start(const std::vector<std::string>& command,
                                     const std::string& log);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
-  // Kills it.
+  // Kills the child.
   ~ChildProcess();
 
   bool ended();
   void signal(int number) const;
-  // Once it has ended. 0, or what it exited with; 128 and a signal's number.
+  // After it has ended: its exit code, or 128 + the signal's number.
   int code() const;
 
  private:

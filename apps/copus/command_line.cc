@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kHelpColumn = 30;
 constexpr std::size_t kHelpWidth = 100 - kHelpColumn;
 
-// A value that is not there is a shell variable that was not set, not a wish for the default.
+// An empty value usually comes from an unset shell variable. It does not mean the default.
 const CLI::Validator& not_empty() {
   static const CLI::Validator validator(
       [](const std::string& text) { return text.empty() ? "got an empty value" : std::string(); },

@@ -1,5 +1,5 @@
-// The commands of the program: each has a name, options and a function; the parser, --help, the
-// completion script and the documents' tables follow.
+// The program's commands. Each has a name, options and a function. The parser, --help, the
+// completion script and the tables of the documents use these definitions.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,10 +25,10 @@ struct Command {
 
 class CommandLine {
  public:
-  // `command`: this process's program, by its path, and its arguments.
+  // `command`: this program's path, and its arguments.
   explicit CommandLine(std::vector<std::string> command);
 
-  // `run(args)` is called with what was read, and returns the exit code or an error.
+  // Adds a command. `run(args)` gets the parsed arguments, and returns the exit code or an error.
   template <typename Args, typename Run>
   CLI::App& add(const CommandText& text, Run run, CLI::App* parent = nullptr) {
     auto args = std::make_shared<Args>();
@@ -39,10 +39,10 @@ class CommandLine {
     });
     return command;
   }
-  // One with commands below it and no options.
+  // Adds a command that only has subcommands.
   CLI::App& add_parent(const CommandText& text);
 
-  // Reads the command line and runs its command; returns the exit code. Throws CLI::ParseError.
+  // Parses the command line and runs its command; returns the exit code. Throws CLI::ParseError.
   int run_command(int argc, char** argv);
 
   CLI::App& app() { return app_; }
@@ -61,7 +61,7 @@ class CommandLine {
   int exit_code_ = 0;
 };
 
-// The name of every command that is shown.
+// The names of all commands that --help lists.
 std::vector<std::string> shown_commands(const CLI::App& app);
 
 }  // namespace copus

@@ -21,7 +21,7 @@
 namespace copus {
 namespace {
 
-// As asked; else as the cluster's file says.
+// The profile that --framework names, or else the cluster file's.
 Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
                                         const ClusterSpec& cluster) {
   if (asked.known()) return framework_profile(*asked);
@@ -70,7 +70,7 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
   if (pairs || !path) {
     Result<PartialPlan> plan = parse_plan_text(text, option);
     std::error_code failed;
-    // A file of any name is a plan.json, unless its name is a plan.
+    // An existing file is read as a plan.json, whatever its name, unless the name is a plan.
     if (plan || pairs || !std::filesystem::exists(text, failed)) return plan;
   }
   COPUS_TRY(const Json json, read_json_file(text));
@@ -96,7 +96,7 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
 }
 
 int report(const Error& error) {
-  // One line whatever the value was that the message quotes.
+  // The error stays on one line, whatever value it quotes.
   std::string line = error.message;
   for (char& c : line) c = std::iscntrl(static_cast<unsigned char>(c)) != 0 ? ' ' : c;
   to_stderr(fmt::format("copus: error: {}\n", line));
@@ -176,7 +176,7 @@ std::string describe_plan(const Workload& job, const ParallelPlan& plan) {
 }
 
 std::string time_bar(const StepBreakdown& breakdown, int width) {
-  // Largest remainders, so that the letters always fill the bar.
+  // Rounds by largest remainders, so that the letters fill the bar exactly.
   const double total = breakdown.total().v;
   std::string bar;
   double sum = 0;

@@ -1,5 +1,5 @@
-// What the subcommands share: the job's arguments, how they become specs, how errors and estimates
-// are printed.
+// What the subcommands share: the job's options, their conversion to specs, and the output of
+// errors and estimates.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ constexpr std::int64_t kMaxGlobalBatch = 1'000'000'000;
 constexpr std::int64_t kUsualSeqLen = 4096;
 
 struct JobArgs : OptionGroup {
-  // `needed`: what --model and --cluster are without a default.
+  // `needed`: says in --help that --model and --cluster have no default.
   JobArgs(OptionGroup* whole, const Default<std::string>& needed, std::int64_t batch = 1024,
           const char* batch_help = "sequences per step, over all replicas")
       : OptionGroup(whole, "The job"),
@@ -59,30 +59,30 @@ struct Workload {
   ModelSpec model;
   ClusterSpec cluster;
   FrameworkProfile framework;
-  CostOptions options;  // the framework's, what was assumed beside them, and the precision
+  CostOptions options;  // the framework's, with --assume and --precision applied
   std::int64_t seq_len = 0;
   std::int64_t global_batch = 0;
 };
 
-// `cluster`: this one, whatever --cluster says.
+// `cluster`: used instead of --cluster, if given.
 Result<Workload> load_job(const JobArgs& args,
                           const std::optional<ClusterSpec>& cluster = std::nullopt);
 
-// "tp=2,pp=4", "tp2.pp4" or the path of a plan.json. `option` names the flag in errors. dp defaults
-// to what is left of the cluster.
+// `text` is "tp=2,pp=4", "tp2.pp4" or the path of a plan.json. `option` names the flag in errors.
+// dp defaults to the number of GPUs / (tp cp pp).
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job);
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
 
-// "copus: error: …" on standard error; returns kBadInput.
+// Prints "copus: error: …" on standard error; returns kBadInput.
 int report(const Error& error);
 
-// A path as it is found from every folder.
+// A path that works from every folder.
 std::string from_anywhere(const std::string& path);
 
-// write_whole_file(), or to standard output where `path` is "-".
+// Like write_whole_file(), but "-" means standard output.
 Result<void> write_file(const std::string& path, const std::string& content);
 
-// A path has room for one, and so has standard output ("-"), where JSON may go too.
+// Refuses two outputs to one path. Standard output ("-") counts as one path, and --json uses it.
 struct OutputFile {
   const char* option;
   std::string_view path;
@@ -90,12 +90,12 @@ struct OutputFile {
 Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool json);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
-// "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …", two lines.
-// `batch` replaces "batch 1024" where there is no one batch.
+// Two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch. `batch`
+// replaces "batch 1024" for several batches.
 std::string describe(const Workload& job, const std::string& batch = "");
-// Its short name, and how it is cut where that is unusual.
+// The plan's short name, with a note if stages are cut by work.
 std::string describe_plan(const Workload& job, const ParallelPlan& plan);
-// The step's parts as `width` letters: CCCCCCTTTPPD. See bar_legend().
+// The parts of the step as `width` letters: CCCCCCTTTPPD. See bar_legend().
 std::string time_bar(const StepBreakdown& breakdown, int width);
 std::string bar_legend();
 

@@ -1,4 +1,4 @@
-// copus compare: policies side by side to the same loss.
+// copus compare: runs policies side by side to the same loss.
 #include "apps/copus/compare.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// copus compare: its arguments, and what its parts pass to each other.
+// copus compare: its arguments, and the types that its parts exchange.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace copus {
 
 constexpr std::int64_t kUsualStartBatch = 16;
 
-// How the simulated world is.
+// Options of the simulated world.
 struct WorldArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<std::vector<std::string>> from{
@@ -81,17 +81,17 @@ struct CompareArgs : OptionGroup {
   WorldArgs world{this, "The simulated world"};
 };
 
-// What was compared, for whoever reads the result.
+// The result, with what a reader needs to know about how it was made.
 struct CompareReport {
   Comparison comparison;
   std::string title;                 // "llama-3.2-3b on 1x8xH100-80GB-SXM"
-  std::vector<std::string> assumed;  // a line each
+  std::vector<std::string> assumed;  // one line each
   std::int64_t seeds = 1;
 };
 
 Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t seeds);
-// `program`: this one, whose `train` is started for each policy and seed. `stopped_by`: the signal
-// that ended it, and the run that was under way; 0: none.
+// `program`: this program; its `train` is started for each policy and seed. `stopped_by`: the
+// signal that ended the comparison, and the run that was active; 0: none.
 Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seeds,
                                       const std::string& program, int& stopped_by);
 

@@ -1,5 +1,5 @@
-// copus compare without --simulate: each policy is trained for real, one after another, on the same
-// samples, until its loss is low enough.
+// copus compare without --simulate: trains each policy for real, one after another, on the same
+// samples, until the loss is low enough.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +17,7 @@
 namespace copus {
 namespace {
 
-// What the policy is to `copus train`.
+// The flags of `copus train` for this policy.
 Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOptions& o,
                                               const std::string& late_plan) {
   const auto at = [](std::int64_t batch) {
@@ -67,7 +67,7 @@ std::string layout_text(const RecordedRun& run) {
   return short_name(run.steps().front().plan, {PlanField::kMicroBatch});
 }
 
-// What was given that `copus train` takes too, but for what each run is told anew.
+// Passes the given options that `copus train` also has, except those that differ from run to run.
 void pass_on(const CompareArgs& args, LiveOptions& o) {
   const TrainArgs train;
   for (const AnyOption* option : args.options()) {
@@ -76,7 +76,7 @@ void pass_on(const CompareArgs& args, LiveOptions& o) {
         option == &args.job.global_batch || option == &args.policy.decisions.batches) {
       continue;
     }
-    // A run at a fixed batch and layout would refuse what is for decisions.
+    // A run at a fixed batch and layout refuses options for decisions.
     const bool of_decisions = args.policy.decisions.find(option->name()) != nullptr;
     std::vector<std::string>& flags = of_decisions ? o.decision_flags : o.flags;
     for (std::string& word : command_words(*option)) flags.push_back(std::move(word));
@@ -113,7 +113,7 @@ Result<void> make_folder(const std::string& folder) {
   return {};
 }
 
-// Options of a simulated world that were given to a live comparison.
+// Options of the simulated world that were given to a live comparison.
 std::string not_used(const CompareArgs& args) {
   std::vector<const AnyOption*> options = {&args.job.framework, &args.job.assume};
   options.insert(options.end(), args.world.options().begin(), args.world.options().end());
@@ -123,8 +123,8 @@ std::string not_used(const CompareArgs& args) {
   return fmt::format("{}", fmt::join(flags, ", "));
 }
 
-// The first run that has measured the machine has done so for all: what layouts look best must not
-// differ from one policy to another by how busy the machine was.
+// All runs use the first run's measurement of the machine. Otherwise the choice of layouts could
+// differ between policies because the machine was more or less busy.
 Result<void> share_cluster(const RecordedRun& run, LiveOptions& o) {
   if (o.has_cluster) return {};
   if (!run.start() || !run.start()->cluster) return {};
@@ -152,7 +152,8 @@ Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
 
   std::vector<std::vector<SimOutcome>> runs(policies.size());
   std::string late_plan;
-  // Runs of one seed follow each other: a machine that others use too treats them alike.
+  // The policies of one seed run one after another, so that other load on the machine affects them
+  // alike.
   for (std::int64_t seed = 1; seed <= seeds; ++seed) {
     for (std::size_t p = 0; p < policies.size(); ++p) {
       COPUS_TRY(const std::vector<std::string> flags, policy_flags(policies[p], o, late_plan));

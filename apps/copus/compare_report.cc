@@ -1,4 +1,4 @@
-// A comparison as text and as JSON.
+// Prints a comparison as text and as JSON.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ const PolicyResult* find(const Comparison& comparison, const std::string& name) 
   return nullptr;
 }
 
-// The one that the headline is about: copus as configured, or the first of its kind.
+// The policy of the headline: `copus` as configured, or the first of its kind.
 const PolicyResult* headline(const Comparison& comparison) {
   if (const PolicyResult* copus = find(comparison, "copus")) return copus;
   for (const PolicyResult& result : comparison.policies) {

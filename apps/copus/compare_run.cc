@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a run may take beyond its own limit, which counts from its first step.
+// Time that a run may take beyond its own limit, which counts from its first step.
 constexpr Seconds kAfterLimit(300);
 
 std::string last_line(const std::string& path) {

@@ -1,4 +1,5 @@
-// One run of a live comparison: copus train as a child process, followed by the events it writes.
+// One run of a live comparison: starts copus train as a child process and follows the events that
+// it writes.
 #pragma once
 
 #include <chrono>
@@ -16,22 +17,23 @@ struct LiveOptions {
   std::string config;
   std::string folder;
   std::int64_t start_batch = 0;
-  std::int64_t late_batch = 0;  // the largest static one
+  std::int64_t late_batch = 0;  // the largest batch of the static policies
   std::vector<double> losses;
   std::int64_t window = 0;
   Seconds limit;
-  // What was given here that `copus train` has too: for every run, and for those that make
+  // Options of this command that `copus train` also has: for every run, and for runs that make
   // decisions.
   std::vector<std::string> flags, decision_flags;
-  bool has_cluster = false;  // among the flags
+  bool has_cluster = false;  // the flags contain --cluster
 };
 
-// The signals that end a comparison, and the run that is under way with it.
+// Handles the signals that end a comparison.
 class Stop {
  public:
   Result<void> open() { return signals_.open(); }
-  int signal() const { return signal_; }  // 0: none came
-  // Waits a moment. A signal asks the run to end; a second SIGINT, or a minute, does not ask.
+  int signal() const { return signal_; }  // 0: none received
+  // Waits a moment. A signal asks the active run to end; a second SIGINT, or a minute without an
+  // end, kills it.
   void look(const ChildProcess& child);
 
  private:
@@ -40,8 +42,8 @@ class Stop {
   std::chrono::steady_clock::time_point since_;
 };
 
-// One policy, one seed, until its last loss is reached or its time is over. Its own error, where
-// there is one, is in its log.
+// Runs one policy with one seed until its last loss is reached or its time is over. If the run
+// fails, its error is in its log.
 Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, std::int64_t seed,
                                const std::vector<std::string>& flags, Stop& stop);
 

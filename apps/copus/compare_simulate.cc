@@ -1,4 +1,4 @@
-// copus compare --simulate: every policy through the same world.
+// copus compare --simulate: runs every policy in the same simulated world.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +12,9 @@
 namespace copus {
 namespace {
 
-// A layout's step takes longer or shorter than predicted by a factor that the controller does not
-// know: the same for all batches of the layout, another with another seed.
+// The true step time of a layout is the predicted time multiplied by this factor, which the
+// controller does not know. It is the same for all batches of the layout, and differs with the
+// seed.
 double step_factor(const Candidate& at, double spread, std::uint64_t seed) {
   if (spread == 0) return 1;
   const ParallelPlan& p = at.at.plan;
@@ -30,7 +31,7 @@ double step_factor(const Candidate& at, double spread, std::uint64_t seed) {
   return std::exp(spread * std::normal_distribution<double>()(random));
 }
 
-// Every policy with every seed, on all cores.
+// Runs every policy with every seed, on all cores.
 Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
                                                           const std::vector<Policy>& policies,
                                                           std::size_t seeds) {

@@ -13,7 +13,7 @@
 namespace copus {
 namespace {
 
-// Falling, and such as the curve reaches.
+// Checks that the losses fall and that the curve reaches them.
 Result<std::vector<double>> resolve_losses(std::vector<double> losses, const LossCurve& curve) {
   for (const double loss : losses) {
     if (loss <= curve.floor || loss >= curve.start_loss) {
@@ -25,7 +25,7 @@ Result<std::vector<double>> resolve_losses(std::vector<double> losses, const Los
     }
   }
   if (losses.empty()) {
-    // Critical batches of some ten to some hundred sequences of 2048 lie there.
+    // At these losses critical batches are some ten to some hundred sequences of 2048.
     for (const double loss : {5.0, 4.5, 4.0, 3.5, 3.0}) {
       if (loss > curve.floor + 0.2 && loss < curve.start_loss) losses.push_back(loss);
     }
@@ -47,7 +47,7 @@ Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
   return runs;
 }
 
-// The cluster that one of the runs has measured; its engine is Copus's own.
+// The cluster that one of the runs measured. Its engine is Copus's own.
 Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<RecordedRun>& runs) {
   const auto known = std::find_if(runs.begin(), runs.end(), [](const RecordedRun& run) {
     return run.start() && run.start()->cluster;
@@ -126,7 +126,7 @@ Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
   request.spaces = {space};
   scenario.candidates =
       enumerate_candidates(sim.job.model, sim.job.cluster, sim.job.options, request);
-  // A batch that nothing fits is no rung.
+  // Removes batches for which no configuration fits.
   std::erase_if(sim.batches, [&](std::int64_t batch) {
     return std::none_of(scenario.candidates.begin(), scenario.candidates.end(),
                         [&](const Candidate& c) { return c.at.global_batch == batch; });
@@ -176,7 +176,7 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
   COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
                                                    sim.scenario.controller.policy.calibration));
   sim.scenario.world = std::move(recorded.world);
-  // Who fixes a layout here knows what was recorded.
+  // Policies that fix a layout choose the one that was fastest in the recorded runs.
   std::stable_sort(sim.scenario.candidates.begin(), sim.scenario.candidates.end(),
                    [&](const Candidate& a, const Candidate& b) {
                      if (a.at.global_batch != b.at.global_batch)
@@ -235,7 +235,7 @@ Result<Simulation> resolve_simulation(const CompareArgs& args) {
   Simulation sim;
   COPUS_TRY(const std::vector<RecordedRun> runs, read_runs(args));
   COPUS_TRY_VOID(resolve_job(args, runs, sim));
-  // What is maximised is what the world rewards, unless said otherwise.
+  // By default the policy maximises what the world rewards.
   PolicyOptions& policy = sim.scenario.controller.policy;
   if (runs.empty())
     policy.kind = *args.world.law == "lr-aware" ? GoodputKind::kLrAware : GoodputKind::kPlain;

@@ -1,4 +1,4 @@
-// The world that copus compare --simulate compares policies in.
+// The simulated world of copus compare --simulate.
 #pragma once
 
 #include <fmt/format.h>

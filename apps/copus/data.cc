@@ -1,4 +1,4 @@
-// copus data: text to token files, the builtin corpus, and what is in a token file.
+// copus data: converts text to token files, writes the builtin corpus, and inspects token files.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -54,8 +54,8 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// Of all inputs together; 0 where that is not known: standard input, or an error that the pass
-// itself will tell.
+// Size of all inputs together; 0 if it is not known: for standard input, and for a file whose error
+// the conversion itself will report.
 double total_size(const std::vector<std::string>& inputs) {
   double total = 0;
   for (const std::string& input : inputs) {
@@ -114,7 +114,7 @@ int run_builtin(const DataArgs& args) {
   if (const Result<void> written = write_file(output, text); !written) {
     return report(written.error());
   }
-  if (output == "-") return kOk;  // the text alone, for a pipe
+  if (output == "-") return kOk;  // print only the text, for a pipe
   if (*args.json) {
     Json json;
     json["output"] = output;

@@ -1,4 +1,4 @@
-// copus options: the options of a command as a table, which is how docs/commands.md has them.
+// copus options: prints the options of a command as a table, which docs/commands.md contains.
 #include <fmt/format.h>
 
 #include <algorithm>

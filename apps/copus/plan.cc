@@ -20,7 +20,7 @@
 namespace copus {
 namespace {
 
-// What published steps of Megatron-LM are predicted within, on average (docs/accuracy.md).
+// Mean error of predictions for published steps of Megatron-LM (docs/accuracy.md).
 constexpr double kNearTie = 0.03;
 
 constexpr const char* kCutByWork =
@@ -85,7 +85,7 @@ Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
   return json;
 }
 
-// One sentence for a search that found nothing: an empty space, or memory.
+// One sentence on why a search found nothing: no layout divides, or none fits.
 std::string why_nothing(const StepModel& model, const SearchRequest& request,
                         const SearchResult& found) {
   if (!found.closest) {

@@ -1,4 +1,4 @@
-// copus predict: one plan, priced.
+// copus predict: prices one plan.
 #include <fmt/format.h>
 
 #include <string>
@@ -24,7 +24,8 @@ struct PredictArgs : OptionGroup {
                             "write the step's timeline for Perfetto to this file"};
 };
 
-// What would bring the worst rank under its capacity, the largest part first.
+// Says what a plan that does not fit needs, and what to try, beginning with the largest part of the
+// memory.
 std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan,
                             const StepEstimate& estimate) {
   const MemoryBreakdown& m = estimate.memory;
@@ -55,7 +56,8 @@ void print_text(const Workload& job, const StepModel& model, const ParallelPlan&
   std::vector<std::vector<std::string>> rows;
   for (const StepPart& part : kStepParts) {
     const Seconds time = e.breakdown.*part.time;
-    if (time < Seconds(1e-9)) continue;  // also the rounding of a pipeline of one stage
+    if (time < Seconds(1e-9))
+      continue;  // also skips the rounding error of a pipeline with one stage
     rows.push_back(
         {std::string(part.name), human_seconds(time), fmt::format("{:.1f}%", 100 * time / e.time)});
   }
@@ -91,7 +93,7 @@ int run_predict(const PredictArgs& args) {
     if (!trace) return report(trace.error());
     if (const Result<void> written = write_file(trace_file, *trace); !written)
       return report(written.error());
-    if (trace_file == "-") return kOk;  // the trace alone, for a pipe
+    if (trace_file == "-") return kOk;  // print only the trace, for a pipe
   }
   if (*args.job.json) {
     Json json;

@@ -12,7 +12,7 @@
 namespace copus {
 namespace {
 
-// Perfetto loads about this many slices without trouble.
+// Perfetto can still load about this many slices.
 constexpr std::int64_t kMaxSlices = 500'000;
 
 const char* kind_name(ActionKind kind) {
@@ -68,8 +68,8 @@ Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
         spans[{is_backward(a.kind), a.chunk, a.micro_batch}] = trace.spans.size();
       trace.spans.push_back(std::move(span));
     }
-    // After the pipeline: what of the gradient reduction is visible, then the optimizer, on every
-    // rank alike.
+    // After the pipeline, on every rank alike: the exposed part of the gradient reduction, then the
+    // optimizer.
     Seconds at = end;
     auto after = [&](const char* name, Seconds duration) {
       if (duration.v <= 0) return;

@@ -1,4 +1,4 @@
-// The timeline of one step as a Perfetto trace.
+// Writes the timeline of one step as a Perfetto trace.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace copus {
 
-// One track per pipeline rank, with stage-to-stage messages as arrows; then gradient reduction and
-// optimizer. An error when the step has more actions than a viewer can take.
+// One track per pipeline rank, with arrows for messages between stages; then gradient reduction and
+// optimizer. Returns an error if the step has more actions than a viewer can load.
 Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
                                const StepEstimate& estimate);
 

@@ -1,4 +1,4 @@
-// copus traffic: who talks to whom, how much, and when.
+// copus traffic: prints how much each GPU sends to each other GPU, and when.
 #include "copus/tuner/traffic.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ struct TrafficArgs : OptionGroup {
                           "draw matrix, shares, links and pattern into this file"};
 };
 
-// What is printed, in one place for text, JSON and drawing.
+// The data that text, JSON and drawing show.
 struct Report {
   Traffic traffic;
   LinkLoads links;
@@ -232,7 +232,7 @@ Result<int> run_traffic(const TrafficArgs& args) {
   report.links = link_loads(report.traffic, job.cluster);
   report.pattern = traffic_pattern(step, plan, skew, gpu);
   COPUS_TRY_VOID(write_files(args, job, plan, report));
-  // A file on standard output is the output.
+  // If a file goes to standard output, nothing else is printed there.
   if (csv == "-" || pattern == "-" || svg == "-") return kOk;
   if (*args.job.json) {
     fmt::print("{}\n", to_json(plan, report, skew).dump(2));

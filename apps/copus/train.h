@@ -1,4 +1,4 @@
-// copus train, once nothing is wrong with what was asked for.
+// copus train, once its request has been validated.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace copus {
 
-// Trains, in this process or in ranks that it starts; returns the exit code. `command`: this
-// process's program, by its path, and its arguments. Where this program has no engine
-// (train_elsewhere.cc) it becomes the one that has.
+// Trains, in this process or in ranks that it starts; returns the exit code. `command` is this
+// program's path and its arguments. In a program without the engine (train_elsewhere.cc) this
+// function replaces the process by the program that has it.
 int train(TrainRequest request, TrainArgs& args, const std::vector<std::string>& command);
 
 }  // namespace copus

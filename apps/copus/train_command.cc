@@ -1,5 +1,5 @@
-// copus train: what is wrong with its options, the model, the plan or the data is said here, in
-// every program; training itself is in the one that has the engine.
+// copus train: checks the options, the model, the plan and the data, in every program. Only the
+// program with the engine trains.
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
 #include "apps/copus/train.h"

@@ -32,15 +32,15 @@ namespace {
 
 void say(const std::string& text) { to_stderr(fmt::format("copus: {}\n", text)); }
 
-// The backstop for ranks that nobody waits for: all of them stopped, or the only one. Whoever does
-// wait finds out first.
+// Ends ranks that no other rank waits for: when all of them are stopped, or the only one is. In all
+// other cases a waiting rank notices first.
 class Silence {
  public:
   Silence(std::string folder, Seconds timeout) : folder_(std::move(folder)), timeout_(timeout) {}
 
   std::string operator()(const std::vector<int>& alive) {
-    // Counted in looks of at most a few seconds each: that this process was stopped is not the
-    // ranks' silence.
+    // Silence is counted in looks of at most a few seconds each, so that the time during which this
+    // process itself was stopped does not count.
     const auto now = std::chrono::steady_clock::now();
     const Seconds passed = min(Seconds(2), to_seconds(now - last_));
     last_ = now;
@@ -50,7 +50,8 @@ class Silence {
     for (const int rank : alive) {
       Heard& heard = heard_[rank];
       const auto file = seen.find(rank);
-      // A rank never takes its own away: whoever did has silenced nobody.
+      // A rank never removes its own file. If someone else removed it, the rank does not count as
+      // silent.
       if (file == seen.end() && heard.ever) continue;
       if (file != seen.end() && (!heard.ever || file->second.ticks != heard.ticks)) {
         heard = {true, file->second.ticks, Seconds()};
@@ -66,11 +67,12 @@ class Silence {
 
  private:
   struct Heard {
-    bool ever = false;  // without a file so far: it starts
+    bool ever = false;  // false: no file yet, because the rank is starting
     std::uint64_t ticks = 0;
     Seconds silent;
   };
-  // Long enough that the ranks' own limits come first, also where one waits for one that waits.
+  // Long enough for the ranks' own limits to act first, even if one rank waits for another that
+  // waits.
   Seconds limit(const Heard& heard) const {
     return 2 * longest_time(heard.ever ? Doing::kBetweenSteps : Doing::kStarting, timeout_) +
            Seconds(10);
@@ -92,7 +94,7 @@ std::optional<std::int64_t> step_of(const std::optional<PublishedCheckpoint>& ch
   return checkpoint ? std::optional(checkpoint->step) : std::nullopt;
 }
 
-// Ranks that the next attempt cannot count on: killed by somebody else, or hung.
+// Ranks that are not used in the next attempt: killed by a signal that we did not send, or hung.
 std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string& folder, int ranks,
                             Seconds timeout) {
   if (!outcome.killed.empty()) return outcome.killed;
@@ -105,7 +107,7 @@ std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string&
   return lost;
 }
 
-// One attempt, with a meeting point of its own. The ranks hold the directory's lock, too.
+// One attempt, with its own meeting point. The ranks inherit the lock of the run directory.
 Result<SupervisorOutcome> attempt(const TrainArgs& args, const RunDirectory& directory, int ranks,
                                   const std::vector<std::string>& command,
                                   const std::string& why_again) {
@@ -131,16 +133,16 @@ std::vector<std::string> command_of(const std::string& program, const TrainArgs&
   return command;
 }
 
-// The run as its directory has it: what it has become since it was first started (its batch, its
-// layout) is not to be undone by the command line of then.
+// Takes the run's batch and layout from its directory, because the command line of the first start
+// may be out of date.
 void ask_for_the_run_as_it_is(const TrainArgs& args, TrainArgs& again) {
   again.run_dir.set(*args.run_dir, From::kCommandLine);
   if (*args.json) again.json.set(true, From::kCommandLine);
-  // Until a checkpoint is on these data, the last one is on others.
+  // Until a checkpoint with the new data exists, the newest checkpoint is from the old data.
   if (*args.checkpoint.other_data) again.checkpoint.other_data.set(true, From::kCommandLine);
 }
 
-// As many as are left, at the plan that is predicted to be best for them.
+// Uses the ranks that are left, at the plan that is predicted to be fastest for them.
 void shrink(TrainerOptions trainer, const std::optional<PublishedCheckpoint>& from, int ranks,
             TrainArgs& args) {
   args.ranks.set(ranks, From::kCommandLine);
@@ -163,9 +165,10 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
   const RestartOptions& options = request.restarts;
   int ranks = request.ranks;
   const Seconds timeout = *args.machine.timeout;
-  // Between two attempts too.
+  // Also between two attempts.
   std::signal(SIGPIPE, SIG_IGN);
-  // Held until the last attempt is over: between two of them the run is nobody else's either.
+  // Held until the last attempt ends, so that no other run can take the directory between two
+  // attempts.
   const auto directory = RunDirectory::open(run.run_dir, run.checkpoint.resume);
   if (!directory) return report(directory.error());
   args.run_dir.set(run.run_dir, From::kCommandLine);
@@ -177,13 +180,13 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
   std::string why_again;
   for (;;) {
     std::error_code ignored;
-    remove_tree(folder, ignored);  // an earlier attempt's
+    remove_tree(folder, ignored);  // of an earlier attempt
     const Result<SupervisorOutcome> outcome = attempt(args, *directory, ranks, command, why_again);
-    // What could not even be started is bad input the first time, and a failed run later.
+    // If the processes cannot be started, this is bad input the first time, and a failed run later.
     if (!outcome) {
       return restarts.made() == 0 ? report(outcome.error()) : run_failed(outcome.error().message);
     }
-    // Whoever removed the run does not want it begun again.
+    // If someone removed the run directory, the run is not started again.
     if (!Restarts::may_help(*outcome) || directory->removed()) {
       const bool good = outcome->exit_code == 0 || outcome->exit_code == 128 + SIGINT;
       if (good) remove_tree(folder, ignored);
@@ -203,13 +206,13 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
                     from ? fmt::format("from the checkpoint of step {}", from->step)
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
-    // What failed before it had begun has its command line alone.
+    // A run that failed before it began has only its command line.
     const bool begun = std::filesystem::exists(run.run_dir + "/config.toml", ignored);
     TrainArgs as_it_is;
     ask_for_the_run_as_it_is(args, as_it_is);
     TrainArgs& again = begun ? as_it_is : args;
     again.checkpoint.resume.set(true, From::kCommandLine);
-    // Until the run has written its own config.toml it does not know of ranks that are gone.
+    // Until the run has written its own config.toml, the file does not know that ranks are gone.
     if (next->ranks != first_ranks) shrink(run.trainer, from, next->ranks, again);
     command = command_of(program, again);
     ranks = next->ranks;

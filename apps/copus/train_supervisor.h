@@ -1,4 +1,4 @@
-// copus train as the supervisor of local ranks, which are processes of the same command.
+// copus train as the supervisor of local ranks. The ranks are processes of the same command.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace copus {
 
-// The variable by which ranks know the descriptor that the run directory is locked by.
+// The environment variable with the descriptor that holds the lock of the run directory.
 constexpr const char* kHeldDirectory = "COPUS_HELD_DIRECTORY";
 
-// Reports a run that began and did not end well; returns its exit code.
+// Reports a run that began and failed; returns its exit code.
 int run_failed(const std::string& message);
 
-// `program`: this process's, by its path. Starts the ranks, again and with fewer of them where the
-// options let it, until the run is over; returns the exit code.
+// Starts the ranks, and restarts them, possibly with fewer ranks, as the options allow, until the
+// run ends; returns the exit code. `program` is this program's path.
 int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::string& program);
 
 }  // namespace copus

@@ -1,4 +1,4 @@
-// copus validate: predictions against tables of measured runs.
+// copus validate: compares predictions with tables of measured runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,16 +67,17 @@ Result<std::vector<MeasuredFile>> read_files(const std::vector<std::string>& pat
   return files;
 }
 
-// The profile that each row is priced with, `assume` applied.
+// The profile for each row, with `assume` applied.
 class Profiles {
  public:
-  // `name`: of all rows; empty: each row states its own.
+  // `name`: the profile of all rows; empty: each row names its own.
   static Result<Profiles> create(const std::string& name, const std::string& assume) {
     Profiles profiles;
     COPUS_TRY(FrameworkProfile fallback,
               framework_profile(name.empty() ? kDefaultFramework : name));
     profiles.is_fixed_ = !name.empty();
-    // All of them now: one that cannot be read is an error, not a framework without a profile.
+    // Loads all profiles now, so that a file that cannot be read is an error and does not look like
+    // a framework without a profile.
     for (const std::string& each : framework_names()) {
       COPUS_TRY(FrameworkProfile profile, framework_profile(each));
       COPUS_TRY(profile.options, apply_assumptions(profile.options, assume));
@@ -87,7 +88,7 @@ class Profiles {
     return profiles;
   }
 
-  // Notes in the run, and in the validation, where another than the stated one is used.
+  // Records in the run and in the validation if another profile than the stated one is used.
   const FrameworkProfile& of(MeasuredRun& run, Validation& validation) {
     if (is_fixed_) return fallback_;
     if (const auto found = known_.find(run.framework); found != known_.end()) return found->second;
@@ -115,7 +116,7 @@ Validation price_all(std::vector<MeasuredFile>& files, Profiles& profiles,
   return validation;
 }
 
-// Where `column` stands in `columns`, at the end if it was not there.
+// The index of `column` in `columns`; appends it if it is missing.
 std::size_t place_of(std::vector<std::string>& columns, const std::string& column) {
   const auto found = std::find(columns.begin(), columns.end(), column);
   const auto place = static_cast<std::size_t>(found - columns.begin());
@@ -123,7 +124,7 @@ std::size_t place_of(std::vector<std::string>& columns, const std::string& colum
   return place;
 }
 
-// Every row of every file in the columns of all, with its prediction.
+// Every row of every file, with the columns of all files and its prediction.
 std::string predictions_csv(const std::vector<MeasuredFile>& files, const Validation& validation) {
   std::vector<std::string> columns;
   std::vector<std::vector<std::size_t>> places;  // of each file's columns
@@ -174,7 +175,7 @@ std::string plot_svg(const Validation& validation) {
   return scatter_svg(picture);
 }
 
-// One thing at most can have standard output.
+// Only one output can go to standard output.
 Result<void> check_outputs(const ValidateArgs& args) {
   const bool calibrates = args.calibrate.given();
   if (!calibrates && (args.keep.given() || *args.from_scratch)) {
@@ -198,7 +199,7 @@ Result<int> run_validate(const ValidateArgs& args) {
   COPUS_TRY(Profiles profiles,
             Profiles::create(args.framework.value_or(""), args.assume.value_or("")));
   COPUS_TRY(std::vector<MeasuredFile> files, read_files(*args.measured));
-  std::vector<const FrameworkProfile*> used;  // of each run
+  std::vector<const FrameworkProfile*> used;  // one per run
   Validation validation = price_all(files, profiles, used);
   validation.top = static_cast<std::size_t>(*args.top);
   if (args.calibrate.given()) {
@@ -219,10 +220,10 @@ Result<int> run_validate(const ValidateArgs& args) {
     COPUS_TRY_VOID(write_file(out, predictions_csv(files, validation)));
   }
   if (!plot.empty()) COPUS_TRY_VOID(write_file(plot, plot_svg(validation)));
-  // A file on standard output is the output.
+  // If a file goes to standard output, nothing else is printed there.
   if (out == "-" || plot == "-") return kOk;
   if (*args.json) {
-    // A cell may hold bytes that are no UTF-8.
+    // A cell of a table may contain bytes that are not UTF-8.
     fmt::print("{}\n",
                validation_to_json(validation).dump(2, ' ', false, Json::error_handler_t::replace));
     return kOk;

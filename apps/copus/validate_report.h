@@ -1,4 +1,4 @@
-// What copus validate found, as text and as JSON.
+// Prints the results of copus validate as text and as JSON.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,16 @@ namespace copus {
 
 struct Validation {
   std::vector<PricedRun> runs;
-  std::map<std::string, std::size_t> unknown_frameworks;  // rows by the name that they state
-  std::size_t top = 10;                                   // of the worst rows
+  std::map<std::string, std::size_t>
+      unknown_frameworks;  // number of rows by the name that they state
+  std::size_t top = 10;    // how many of the worst rows to print
 };
 
-// 0.123 -> "12.3%"; "-" where there is none.
+// 0.123 -> "12.3%"; "-" if there is no value.
 std::string percent(const std::optional<double>& fraction);
 
 std::string validation_to_text(const Validation& validation);
-// What was assumed, and what was not priced: nothing where all is stated and priced.
+// The assumptions that were used and the rows that were not priced; empty if there are none.
 std::string notes_to_text(const Validation& validation);
 Json validation_to_json(const Validation& validation);
 

@@ -16,7 +16,8 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
-// The engine trains ZeRO stages 0 and 1, one context, no experts.
+// What --adapt may choose from. The engine trains ZeRO stages 0 and 1, without context or expert
+// parallelism.
 Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerOptions trainer) {
   PartialPlan pinned;
   if (!fix.empty()) {
@@ -33,7 +34,8 @@ Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerO
   return std::vector<PartialPlan>{pinned, sharded};
 }
 
-// The plan that a user begins with: one that can be measured, and that --fix allows.
+// The plan that a run begins with must allow a measurement of the noise scale, and --fix must allow
+// the plan.
 Result<void> check_start(const TrainerOptions& trainer, const std::vector<PartialPlan>& spaces) {
   if (noise_prefix(trainer.plan, trainer.global_batch) == 0) {
     return field_error(
@@ -50,8 +52,8 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
                      value_text(trainer.plan, field), value_text(spaces.front().plan, field));
 }
 
-// A run that makes no decisions writes none of their options down, and pins and a cluster only
-// where the best plan is looked for.
+// A run that makes no decisions does not write their options to config.toml. It writes --fix and
+// --cluster only if it searches for the best plan.
 void leave_out_what_is_not_used(AdaptArgs& args, PlanChoice plan) {
   for (AnyOption* option : args.policy.decisions.options()) option->leave_out_of_file();
   if (plan == PlanChoice::kBest) return;

@@ -1,4 +1,4 @@
-// copus train's options of adapting, and how they become AdaptOptions.
+// copus train's options for adapting, and their conversion to AdaptOptions.
 #pragma once
 
 #include <string>
@@ -21,10 +21,12 @@ struct AdaptArgs : OptionGroup {
                         Otherwise{"measured on CPUs, the catalog's on GPUs"}};
 };
 
-// What is left for a plan that the user has not said.
+// Who chooses the plan: the user; the search (--plan best); or the run, because --plan was left
+// out.
 enum class PlanChoice { kGiven, kBest, kLeftOpen };
 
-// Settles what follows from others, and what of `args` a run's file has.
+// Sets defaults in `args` that depend on other options, and decides which of `args` the run's
+// config.toml has.
 Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& trainer, PlanChoice plan,
                                    int ranks);
 

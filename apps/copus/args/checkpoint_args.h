@@ -1,4 +1,4 @@
-// copus train's options of checkpoints.
+// copus train's options for checkpoints.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace copus {
 
-// The most steps or samples that an option takes.
+// The largest number of steps or samples that an option accepts.
 constexpr std::int64_t kMany = 1'000'000'000'000;
 
-// 1 or more, or "off": 0.
+// 1 or more; "off" is 0.
 Values<std::int64_t> steps_or_off();
 
 struct CheckpointArgs : OptionGroup {
@@ -40,7 +40,7 @@ struct CheckpointArgs : OptionGroup {
       InFile::kRead};
 };
 
-// All but what the user gave of the run's other options.
+// Does not fill in what the user gave of the run's other options (plan_given and so on).
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args);
 
 }  // namespace copus

@@ -1,4 +1,4 @@
-// copus train's options for what goes wrong: restarts, stalls, bad steps.
+// copus train's options for failures: restarts, stalls, bad steps.
 #pragma once
 
 #include "copus/args/option.h"

@@ -1,4 +1,4 @@
-// The options that say how batch and layout are chosen, of a live run and of a simulated one.
+// Options for the choice of batch and layout, of live runs and of simulated ones.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ Values<BatchRange> batch_range();  // "LOW:HIGH"
 
 constexpr const char* kAdapting = "Adapting";
 
-// Of decisions: a run that makes none has no use for them.
+// Options for decisions. A run that makes none does not use them.
 struct DecisionArgs : OptionGroup {
   static constexpr std::int64_t kManySteps = 1'000'000;
 
@@ -62,10 +62,10 @@ struct PolicyArgs : OptionGroup {
                           "parts of the plan that are fixed: zero=0,tp=1 or z0.tp1"};
 };
 
-// All but what is maximised and policy.adapt, which are left as they are where nothing is given.
+// Leaves policy.adapt as it is, and policy.kind unless --goodput is given.
 Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out);
 
-// Two powers of two below the start and six above it.
+// From two powers of two below the start to six above it.
 BatchRange usual_batch_range(std::int64_t start);
 Result<void> check_batch_range(const BatchRange& range, std::int64_t start);
 

@@ -20,10 +20,11 @@ std::optional<Manifest> newest_manifest(const std::string& run_dir) {
   return std::nullopt;
 }
 
-// Who ends adapting keeps what it has found; config.toml has what it began with.
+// A run that stops adapting stays at the plan and batch that it reached. config.toml has those that
+// it began with.
 void stay_where_it_is(TrainArgs& args, int ranks) {
   const std::optional<Manifest> newest = newest_manifest(*args.run_dir);
-  if (!newest || !newest->optimizer) return;  // imported weights have been nowhere
+  if (!newest || !newest->optimizer) return;  // imported weights have no plan
   if (args.global_batch.from() != From::kCommandLine) {
     args.global_batch.set(newest->global_batch, From::kRun);
   }
@@ -41,7 +42,7 @@ Result<void> read_resumed_config(TrainArgs& args,
   const std::string path = (std::filesystem::path(*args.run_dir) / "config.toml").string();
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) {
-    // A model that was imported, or a run that ended before it had begun.
+    // An imported model, or a run that ended before its first step.
     if (args.model.given() || resumed_model(*args.run_dir)) return {};
     return field_error("--resume", "{} has no config.toml; want the directory of a run",
                        *args.run_dir);
@@ -70,7 +71,7 @@ std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
 }
 
 Result<void> check_new(const std::string& run_dir) {
-  // An earlier run's events are refused where they are opened.
+  // Not checked here: events of an earlier run, which RunDirectory refuses.
   std::error_code failed;
   if (std::filesystem::file_size(run_dir + "/events.jsonl", failed) > 0 && !failed) return {};
   const auto found = list_checkpoints(run_dir);

@@ -1,4 +1,4 @@
-// What copus train --resume takes from the directory of the run that goes on.
+// What copus train --resume reads from the directory of the run that it continues.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace copus {
 
-// Takes what neither the command line nor --config gives from RUN/config.toml. A plan for another
-// number of ranks than are asked for now is left out.
+// Reads from RUN/config.toml the options that neither the command line nor --config gives. A plan
+// for another number of ranks is not read.
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment);
-// The model of the newest checkpoint that says so; nothing where there is none.
+// The model of the newest readable checkpoint; nothing if there is none.
 std::optional<ModelSpec> resumed_model(const std::string& run_dir);
 
-// A run that begins must not find checkpoints: it would remove them in time, or be taken for
-// theirs.
+// A new run must not find checkpoints: it would delete them in time, or a resume would take them
+// for its own.
 Result<void> check_new(const std::string& run_dir);
 
 }  // namespace copus

@@ -1,5 +1,5 @@
-// Options that several commands have: their name, values and words once, their limits and defaults
-// for each command.
+// Options that several commands have. Name, values and help text are defined here once; each
+// command gives limits and defaults.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ struct ModelOption : Option<std::string> {
 };
 
 struct ClusterOption : Option<std::string> {
-  // `what_for`: where the command does not plan for it; ends with a colon.
+  // `what_for`: the cluster's purpose, if the command does not plan for it; ends with a colon.
   ClusterOption(OptionGroup* group, const std::string& what_for, Default<std::string> otherwise)
       : Option(group, "--cluster", text("NODESxGPUSxGPU|NAME|FILE"),
                what_for + "4x8xH100-80GB-SXM, a catalog name, or a cluster file",
@@ -33,7 +33,7 @@ struct GlobalBatchOption : Option<std::int64_t> {
 };
 
 struct SeqLenOption : Option<std::int64_t> {
-  // `usual`: the longest that is taken without being asked for.
+  // `usual`: the upper limit of the default.
   SeqLenOption(OptionGroup* group, std::int64_t most, std::int64_t usual)
       : Option(group, "--seq-len", integer(1, most), "tokens per sequence",
                Otherwise{fmt::format("the model's positions, at most {}", usual)}) {}

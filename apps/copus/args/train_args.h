@@ -1,5 +1,5 @@
-// copus train's options, and how they become a run. Nothing here needs the engine: any program can
-// read them, and refuse what cannot be trained.
+// copus train's options, and their conversion to a run. Nothing here needs the engine, so every
+// program can read them and refuse what cannot be trained.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct OptimizerArgs : OptionGroup {
                                   "the batch that --lr is meant for; at another batch --lr is "
                                   "scaled by the square root of their ratio",
                                   Otherwise{"--global-batch"}};
-  // The default follows --lr, which may be given anew.
+  // The default follows --lr, which a resumed run may change.
   Option<double> min_lr{this,
                         "--min-lr",
                         number(0, 100),
@@ -132,15 +132,15 @@ struct TrainArgs : OptionGroup {
 
 constexpr const char* kBestPlan = "best";
 
-// Ranks that the arguments ask for, or those of the launcher that started this process.
+// The number of ranks that the arguments ask for, or the launcher's.
 Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironment>& environment);
 
-// Everything but the device's own facts (RunOptions::peak). Checked for `ranks` on nodes of
-// `local_ranks`. Settles what in `args` follows from other options, so that they say it all:
-// RunOptions::config is their file.
+// Resolves everything except facts about the device (RunOptions::peak). Checks the options for
+// `ranks` ranks on nodes with `local_ranks` each. Sets the values in `args` that follow from other
+// options; RunOptions::config is the file of these complete options.
 Result<RunOptions> resolve_run(TrainArgs& args, int ranks, int local_ranks);
 
-// The batch nearest to the run's that some layout of so many ranks can train with.
+// The batch nearest to the run's that some layout of this many ranks can train with.
 std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks);
 
 }  // namespace copus

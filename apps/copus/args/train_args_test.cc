@@ -18,7 +18,7 @@ std::string one_of_words(std::mt19937_64& random, const Texts& words) {
   return words[random() % words.size()];
 }
 
-// A value that the option takes, as a command line spells it.
+// A value that the option accepts, as written on a command line.
 Texts random_texts(const AnyOption& option, std::mt19937_64& random) {
   const ValueForm& form = option.form();
   if (!form.choices.empty()) return {one_of_words(random, form.choices)};
@@ -40,7 +40,7 @@ Texts random_texts(const AnyOption& option, std::mt19937_64& random) {
   const double low = parse_number(form.range.substr(0, to), "low", -1e300, 1e300).value();
   const double high = parse_number(form.range.substr(to + 4), "high", -1e300, 1e300).value();
   const double share = std::uniform_real_distribution<double>(0, 1)(random);
-  // Large ranges are of magnitudes.
+  // Values of large ranges are drawn on a logarithmic scale.
   const double value = high > 1000 && share < 0.9 ? low + std::exp(share * std::log(high - low)) - 1
                                                   : low + share * (high - low);
   const double inside = std::min(high, std::max(low, value));
@@ -130,7 +130,7 @@ TEST(TrainArgs, NoOptionTakesAnEmptyValueAndTheErrorNamesTheOption) {
   }
 }
 
-// A small run that can be: `more` on top.
+// A small valid run with the options of `more` added.
 Result<RunOptions> resolve(TrainArgs& args, const Texts& more, int ranks = 1) {
   Texts words = {"--model=tiny", "--steps=10", "--run-dir=runs/x"};
   words.insert(words.end(), more.begin(), more.end());
@@ -178,7 +178,7 @@ TEST(ResolveRun, DefaultsFollowFromOtherOptions) {
   EXPECT_EQ(resolve(on_gpus, {"--device=cuda"})->trainer.compute, Compute::kBf16);
 }
 
-// config.toml says what a run goes by, and nothing else.
+// config.toml holds only the options that the run uses.
 TEST(ResolveRun, WhatARunMakesNoUseOfIsNotInItsFile) {
   for (const char* word : {"--margin=0.2", "--batch-margin=0.2", "--caution=1", "--dwell=5",
                            "--decide-every=5", "--horizon=2h", "--probe=1", "--batch-range=8:64",

@@ -1,5 +1,5 @@
-// A training run that was asked for and can be: whatever is wrong with the options, the model, the
-// plan or the data has been said before the engine is loaded.
+// A validated request for a training run. Errors in the options, the model, the plan or the data
+// are reported here, before the engine is loaded.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,11 @@ struct TrainRequest {
   RunOptions run;
   RestartOptions restarts;
   int ranks = 1;
-  std::optional<RankEnvironment> environment;  // nothing: no launcher started this process
+  std::optional<RankEnvironment> environment;  // none: no launcher started this process
 };
 
-// `args`: as the command line has them. Files are read into them, and what follows is settled.
+// `args` come from the command line. Adds the options of config files and the values that follow
+// from other options.
 Result<TrainRequest> request_training(TrainArgs& args);
 
 }  // namespace copus
