@@ -13,7 +13,7 @@ using Int = std::int64_t;
 using enum PlanField;
 using Accept = std::function<bool(const ParallelPlan&)>;
 
-// The space, with all of `plan` pinned that makes its layout.
+// The space with every key pinned that defines the layout of `plan`.
 PartialPlan pin_layout(PartialPlan space, const ParallelPlan& plan) {
   space.pin({kTp, kCp, kPp, kDp, kEp}, plan);
   return space;
@@ -26,8 +26,8 @@ PartialPlan pin_placement(PartialPlan space, const ParallelPlan& plan) {
   return space;
 }
 
-// The fastest plan of the space that is accepted. It plays out a few, then more of them, so that
-// most calls end early and none misses a plan.
+// The fastest plan of the space that `accept` allows. It simulates a few plans, then more of them,
+// so that most calls end early and none misses a plan.
 std::optional<RankedPlan> fastest(const StepModel& model, const PartialPlan& space,
                                   const Accept& accept) {
   SearchRequest request;
@@ -42,7 +42,7 @@ std::optional<RankedPlan> fastest(const StepModel& model, const PartialPlan& spa
   }
 }
 
-// The fastest accepted variant of each layout, of the `most` fastest layouts that have one.
+// For the `most` fastest layouts that have an accepted variant: the fastest such variant.
 std::vector<RankedPlan> fastest_layouts(const StepModel& model, const PartialPlan& space, Int most,
                                         const Accept& accept) {
   SearchRequest request;
@@ -62,7 +62,7 @@ std::vector<RankedPlan> fastest_layouts(const StepModel& model, const PartialPla
   }
 }
 
-// A placement that some batch has, and the space that it was found in.
+// A placement that was found at some batch, and the space in which it was found.
 struct Placement {
   PartialPlan space;
   ParallelPlan plan;
@@ -95,7 +95,7 @@ class Rung {
     if (const auto ranked = fastest(step_, space, accept)) offer(*ranked);
   }
 
-  // Fastest first.
+  // Returns the candidates, fastest first.
   std::vector<Candidate> take() {
     std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
       return a.predicted.total() < b.predicted.total();
@@ -112,7 +112,7 @@ class Rung {
       return same_placement(candidate.at.plan, plan);
     });
   }
-  // Spaces may overlap: of a placement, the faster stays.
+  // Spaces may overlap. Of two plans with the same placement, the faster one stays.
   void offer(const RankedPlan& ranked) {
     const Candidate offered = {{ranked.plan, step_.global_batch()}, ranked.estimate.breakdown};
     const auto same = find(ranked.plan);
@@ -128,7 +128,7 @@ class Rung {
   std::vector<Candidate> found_;
 };
 
-// Micro-batch is free, all else as the plan has it.
+// The placement of a plan that is kept, with the micro-batch free and all else pinned.
 Placement kept_placement(const ParallelPlan& plan) {
   Placement kept;
   kept.space.pin({kRecompute, kSp}, plan);

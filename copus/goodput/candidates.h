@@ -1,4 +1,4 @@
-// The configurations that a run may be moved to, with what the cost model predicts of each.
+// The configurations that a run may move to, with the cost model's prediction for each.
 #pragma once
 
 #include <functional>
@@ -16,26 +16,27 @@ struct Candidate {
 
 struct CandidateRequest {
   std::int64_t seq_len = 0;
-  std::vector<std::int64_t> batches;  // ascending, no doubles
-  std::vector<PartialPlan> spaces;  // each: what is pinned; all are searched (as zero=0 and zero=1)
-  // Of a batch and a space, so many layouts (tp, pp, dp, …) at most: the fastest by prediction.
+  std::vector<std::int64_t> batches;  // ascending, no duplicates
+  std::vector<PartialPlan>
+      spaces;  // partial plans; all of these spaces are searched (for example zero=0 and zero=1)
+  // At most this many layouts (tp, pp, dp, …) for each batch and space: the fastest by prediction.
   std::int64_t layouts_per_batch = 64;
-  // Plans whose placement is wanted at every batch, however slow: where the run starts.
+  // Plans whose placement is wanted at every batch, however slow it is: the run's first plan.
   std::vector<ParallelPlan> keep;
-  // Which plans the engine can run; empty: all. What a space can pin is better pinned: a layout of
-  // which nothing runs is looked through to its last variant.
+  // Which plans the engine can run; empty: all. Prefer `spaces` where a condition can be pinned: if
+  // no variant of a layout can run, the search has to try every variant.
   std::function<bool(const ParallelPlan&, std::int64_t global_batch)> runnable;
 };
 
-// Every memory-feasible (layout, batch), with the fastest runnable variant (micro-batch, vp, sp, …)
-// of each layout; and every placement found so at one batch at the other batches too, where it
+// Every (layout, batch) that fits in memory, with the fastest runnable variant (micro-batch, vp,
+// sp, …) of each layout. A placement found at one batch is added at every other batch where it
 // fits, so that a run can always change its batch without moving its state. Sorted by batch, then
-// by predicted time; no configuration twice.
+// by predicted time, without duplicates.
 std::vector<Candidate> enumerate_candidates(const ModelSpec& model, const ClusterSpec& cluster,
                                             const CostOptions& cost,
                                             const CandidateRequest& request);
 
-// One configuration that is not among them (where a run starts, or one that a user asks for).
+// One configuration that is not among these: a run's first one, or one that a user asks for.
 // REQUIRES: the plan is valid.
 Candidate predict_candidate(const ModelSpec& model, const ClusterSpec& cluster,
                             const CostOptions& cost, std::int64_t seq_len, const Configuration& at);

@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::string_view kAtBatch = " at batch ";
 
-// Equal stages may be written out or left empty.
+// An equal split may be written out or left empty.
 bool equal_stages(const ParallelPlan& plan) {
   const auto& layers = plan.stage_layers;
   return std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end();
 }
 
-// What is sharded over one rank is not sharded.
+// With one data-parallel rank, ZeRO shards nothing.
 int sharding(const ParallelPlan& plan) { return plan.dp * plan.cp > 1 ? plan.zero : 0; }
 
 }  // namespace

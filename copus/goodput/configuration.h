@@ -1,4 +1,4 @@
-// Configuration: what a run can be moved between: a plan and a global batch.
+// Configuration: a plan and a global batch. A run moves from one configuration to another.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct Configuration {
   friend bool operator==(const Configuration&, const Configuration&) = default;
 };
 
-// Whether all weights and optimizer state lie where they lay: nothing has to be moved between these
-// two plans (they may differ in micro-batch, recompute, sequence parallelism, and in a schedule
-// that runs the same chunks).
+// Whether all weights and optimizer state stay where they are, so that nothing moves between these
+// two plans. Such plans may differ in micro-batch, recompute, sequence parallelism, and in the
+// schedule if it runs the same chunks.
 bool same_placement(const ParallelPlan& a, const ParallelPlan& b);
 
-// "dp2.tp1.pp2.mb4 at batch 32". No two configurations share it.
+// "dp2.tp1.pp2.mb4 at batch 32". Different configurations have different texts.
 std::string to_text(const Configuration& at);
-// And back.
+// Parses that text.
 Result<Configuration> parse_configuration(std::string_view text);
 
 }  // namespace copus

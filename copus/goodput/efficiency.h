@@ -1,4 +1,4 @@
-// Statistical efficiency of a batch, Goodput, and the learning rate that goes with a batch.
+// Statistical efficiency of a batch, Goodput, and the learning rate for a batch.
 #pragma once
 
 #include <array>
@@ -8,22 +8,22 @@
 
 namespace copus {
 
-// Progress per sample at batch B, of that at a vanishing one: 1/(1 + B/Bcrit) (McCandlish et al.
-// 2018, section 2.3). 1 where the critical batch is infinite, 0 where it is 0. REQUIRES: batch > 0.
+// Progress per sample at batch B, relative to a very small batch: 1/(1 + B/Bcrit) (McCandlish et
+// al. 2018, section 2.3). 1 if the critical batch is infinite, 0 if it is 0. REQUIRES: batch > 0.
 double statistical_efficiency(double batch, double critical_batch);
 
 enum class GoodputKind {
   kPlain,    // samples/s x efficiency
-  kLrAware,  // that x sqrt(batch): a larger batch also takes larger steps (COPUS)
+  kLrAware,  // that x sqrt(batch), because a larger batch also takes larger steps (COPUS)
 };
 inline constexpr std::array kGoodputKinds = {GoodputKind::kPlain, GoodputKind::kLrAware};
 std::string_view to_string(GoodputKind kind);
 
-// Comparable between batches and layouts of one kind, not between kinds. REQUIRES: batch > 0.
+// Values can be compared between batches and layouts, but not between kinds. REQUIRES: batch > 0.
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch);
 
-// What the learning rate is multiplied by at `batch`, where the schedule is written for
-// `base_batch`: the square-root rule of Adam (Malladi et al. 2022). REQUIRES: both above 0.
+// The factor on the learning rate at `batch`, if the schedule is meant for `base_batch`: the
+// square-root rule of Adam (Malladi et al. 2022). REQUIRES: both above 0.
 double learning_rate_factor(double batch, double base_batch);
 
 }  // namespace copus

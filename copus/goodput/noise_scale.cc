@@ -10,8 +10,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Norms of the same batch size become one. Largest batch first; empty where a number makes no
-// sense.
+// Combines norms of the same batch size. Largest batch first; empty if a number is invalid.
 std::vector<SquaredNorm> by_batch(std::span<const SquaredNorm> norms) {
   std::vector<SquaredNorm> sorted;
   for (const SquaredNorm& norm : norms) {
@@ -37,7 +36,8 @@ std::vector<SquaredNorm> by_batch(std::span<const SquaredNorm> norms) {
 }
 
 // The 97.5% quantile of Student's t: Abramowitz & Stegun 26.7.5, four terms of the Cornish-Fisher
-// expansion. Within 0.1% from three degrees of freedom on, 1% at two, 11% too low at one.
+// expansion. The error is within 0.1% from three degrees of freedom on, 1% at two; at one it is 11%
+// too low.
 double student_975(double freedom) {
   constexpr double z = 1.959963984540054, z2 = z * z;
   constexpr double kTerms[] = {
@@ -55,9 +55,9 @@ struct Interval {
 };
 
 // Fieller 1954: the ratios r = s/g2 for which s - r*g2 is within `t` standard errors of 0. The
-// variances are those of the two means. Only ratios from 0 up make sense.
+// variances are those of the two means. Only ratios of 0 or more are possible.
 Interval fieller(const NoiseTerms& mean, double var_g2, double cov, double var_s, double t) {
-  // Where a*r^2 - 2*b*r + c <= 0.
+  // The ratios where a*r^2 - 2*b*r + c <= 0.
   const double a = mean.g2 * mean.g2 - t * t * var_g2;
   const double b = mean.g2 * mean.s - t * t * cov;
   const double c = mean.s * mean.s - t * t * var_s;
@@ -66,8 +66,8 @@ Interval fieller(const NoiseTerms& mean, double var_g2, double cov, double var_s
   if (a > 0 && mean.g2 > 0) {
     return {std::max(0.0, (b - root) / a), std::max(0.0, (b + root) / a)};
   }
-  // g2 may be 0, and the ratio as large as one likes. 0 is excluded where s is surely above 0. A
-  // g2 that is surely below 0 says nothing.
+  // g2 may be 0, so the ratio has no upper limit. The lower end is above 0 only if s is surely
+  // above 0. If g2 is surely below 0, nothing is known.
   if (a <= 0 && c > 0 && mean.s > 0) return {c / (b + root), kInfinity};
   return {};
 }
@@ -82,20 +82,21 @@ std::optional<NoiseTerms> fit_noise(std::span<const SquaredNorm> norms,
   double signal = 0;  // g2/s
   if (expected && expected->g2 > 0 && expected->s > 0) signal = expected->g2 / expected->s;
   if (!std::isfinite(signal)) signal = 0;
-  // A squared norm's variance, up to a factor: 2 tr(S^2)/B^2 + 4 G'SG/B for Gaussian noise, taken
-  // as if the gradient had no preferred direction in the noise.
+  // The variance of a squared norm, up to a factor: 2 tr(S^2)/B^2 + 4 G'SG/B for Gaussian noise,
+  // under the assumption that the gradient has no preferred direction in the noise.
   auto variance = [signal](const SquaredNorm& norm) {
     return (1 / norm.batch + 2 * signal) / norm.batch / norm.count;
   };
 
-  // Nested, so the covariance of two norms is the variance of the larger batch's. Then the largest
-  // batch's norm and the differences from each size to the next are uncorrelated: s is the weighted
-  // fit through the differences, and g2 what the largest batch leaves.
+  // The batches are nested, so the covariance of two norms is the variance of the larger batch's
+  // norm. The largest batch's norm and the differences from each size to the next are then
+  // uncorrelated: s is the weighted fit through the differences, and g2 is the remainder of the
+  // largest batch.
   double numerator = 0, denominator = 0;
   for (std::size_t i = 1; i < sizes.size(); ++i) {
     const double x = 1 / sizes[i].batch - 1 / sizes[i - 1].batch;
     const double own = variance(sizes[i]);
-    // Never none: the counts may contradict the nesting.
+    // Always above 0, because the counts may contradict the assumption of nesting.
     const double weight = 1 / std::max(own - variance(sizes[i - 1]), 1e-6 * own);
     numerator += weight * x * (sizes[i].value - sizes[i - 1].value);
     denominator += weight * x * x;
@@ -110,7 +111,7 @@ std::optional<NoiseTerms> fit_noise(std::span<const SquaredNorm> norms,
 NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate& scales,
                                 double factor_sd) {
   constexpr double kHalfWidth = 1.959963984540054;  // of a 95% interval, in standard deviations
-  // Infinite where an end says nothing.
+  // Infinite if an end of the interval is unknown.
   const auto log_sd = [](const NoiseEstimate& e) {
     return std::isfinite(e.gns) ? std::log(e.spread()) / (2 * kHalfWidth) : kInfinity;
   };
@@ -120,7 +121,8 @@ NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate&
   NoiseEstimate both = whole;
   double mean = std::log(scales.gns), sd = sd_scales;
   if (std::isfinite(sd_whole)) {
-    // Two estimates that are certain are alike, or the factor is not what it is taken to be.
+    // A lower limit: either two certain estimates agree, or the factor is not what it is assumed to
+    // be.
     const double floor = 1e-6;
     const double w = 1 / (sd_whole * sd_whole + floor), v = 1 / (sd_scales * sd_scales + floor);
     mean = (w * std::log(whole.gns) + v * mean) / (w + v);
@@ -129,7 +131,7 @@ NoiseEstimate combine_estimates(const NoiseEstimate& whole, const NoiseEstimate&
   both.gns = std::exp(mean);
   both.low = std::exp(mean - kHalfWidth * sd);
   both.high = std::exp(mean + kHalfWidth * sd);
-  // What is known of the whole gradient alone is not thrown away: it has a lower end.
+  // The estimate from the whole gradient alone still has a lower end, which is kept.
   if (!std::isfinite(sd_whole)) {
     both.gns = std::max(both.gns, whole.low);
     both.high = std::max(both.high, whole.low);
@@ -154,7 +156,7 @@ std::optional<NoiseTerms> NoiseScale::observe(std::int64_t samples,
   NoiseScale next = *this;
   next.weight_ = weight_ * decay + 1;
   next.weight2_ = weight2_ * (decay * decay) + 1;
-  // West 1979: products of deviations from the old means, so that nothing cancels.
+  // West 1979: products of deviations from the old means, so that no digits cancel.
   const NoiseTerms off = {terms->g2 - mean_.g2, terms->s - mean_.s};
   next.mean_.g2 += off.g2 / next.weight_;
   next.mean_.s += off.s / next.weight_;
@@ -162,7 +164,7 @@ std::optional<NoiseTerms> NoiseScale::observe(std::int64_t samples,
   next.g2_g2_ = g2_g2_ * decay + fresh * off.g2 * off.g2;
   next.g2_s_ = g2_s_ * decay + fresh * off.g2 * off.s;
   next.s_s_ = s_s_ * decay + fresh * off.s * off.s;
-  // Norms near the end of a double's range.
+  // Norms near the limit of a double.
   if (!std::isfinite(next.g2_g2_) || !std::isfinite(next.s_s_)) return std::nullopt;
   *this = next;
   return terms;
@@ -175,7 +177,7 @@ std::optional<NoiseEstimate> NoiseScale::estimate() const {
   estimate.terms = mean_;
   estimate.gns = mean_.g2 > 0 ? std::max(0.0, mean_.s / mean_.g2) : kInfinity;
   const double freedom = estimate.weight - 1;
-  // Of one step: sum/weight * n/(n - 1); of the mean of n of them: 1/n of that.
+  // For one step: sum/weight * n/(n - 1); for the mean of n steps: 1/n of that.
   const double share = 1 / (weight_ * freedom);
   const Interval interval =
       fieller(mean_, g2_g2_ * share, g2_s_ * share, s_s_ * share, student_975(freedom));
@@ -203,7 +205,7 @@ Result<NoiseScale> NoiseScale::from_json(const Json& json, const std::string& wh
   scale.s_s_ = fields.number("s_s", 0, kMax);
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
-  // The last step weighs 1, and none weighs more.
+  // The newest step has weight 1, and no step has more.
   const double least = std::min(1.0, scale.weight_);
   if (scale.weight_ > 0 && scale.weight_ < 1) {
     return make_error("{}: weight: got {}; want 0, or 1 or more", where, scale.weight_);

@@ -26,8 +26,8 @@ std::vector<bool> layers_of(const ParallelPlan& plan, std::int64_t rank, const M
   return held;
 }
 
-// Of a GPU's slice of every matrix, the least part that is in the slice that it had. Neighbours are
-// next to each other in tp (RankGrid).
+// Of a GPU's new slice of every matrix, the smallest share that lies in its old slice. Neighbouring
+// ranks in tp hold neighbouring slices (RankGrid).
 double slice_held(std::int64_t before, std::int64_t after) {
   double least = 1;
   for (std::int64_t gpu = 0; gpu < std::lcm(before, after); ++gpu) {
@@ -40,12 +40,12 @@ double slice_held(std::int64_t before, std::int64_t after) {
 }
 
 struct Layers {
-  std::int64_t kept = 0;  // of a stage
-  std::int64_t here = 0;  // of them, on a GPU of it already
+  std::int64_t kept = 0;  // in both stages
+  std::int64_t here = 0;  // of these, on a GPU that already holds them
 };
 
-// For every stage that will be and every stage that was on some of its GPUs: pp is the slowest
-// axis, so that stages are blocks of GPUs one after the other.
+// Every pair of a new and an old stage that share GPUs. pp is the slowest axis, so stages are
+// consecutive blocks of GPUs.
 std::vector<Layers> stages(const ParallelPlan& a, const ParallelPlan& b, const ModelSpec& model) {
   std::vector<Layers> all;
   for (std::int64_t after = 0; after < b.pp; ++after) {
@@ -76,11 +76,11 @@ Seconds predict_pause(const ModelSpec& model, const ClusterSpec& cluster, const 
                          static_cast<double>(model.expert_params());
   const double dense = static_cast<double>(model.total_params()) - experts;
   const double slice = slice_held(a.tp, b.tp);
-  // Of sharded optimizer state only a part is where its weights are.
+  // With sharded optimizer state, a GPU holds only a part of the state of its weights.
   const auto owned = [](const ParallelPlan& plan, std::int64_t ep) {
     return plan.zero >= 1 ? share(ep, plan.dp * plan.cp) : 1.0;
   };
-  Bytes received, kept;  // of the rank that has most to receive
+  Bytes received, kept;  // of the rank that receives most
   for (const Layers& stage : stages(a, b, model)) {
     const double held = stage.kept > 0 ? share(stage.here, stage.kept) * slice : 1;
     Bytes receives, keeps;
