@@ -17,8 +17,7 @@ struct Candidate {
 struct CandidateRequest {
   std::int64_t seq_len = 0;
   std::vector<std::int64_t> batches;  // ascending, no duplicates
-  std::vector<PartialPlan>
-      spaces;  // partial plans; all of these spaces are searched (for example zero=0 and zero=1)
+  std::vector<PartialPlan> spaces;    // all are searched (as zero=0 and zero=1)
   // At most this many layouts (tp, pp, dp, …) for each batch and space: the fastest by prediction.
   std::int64_t layouts_per_batch = 64;
   // Plans whose placement is wanted at every batch, however slow it is: the run's first plan.

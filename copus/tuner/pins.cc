@@ -16,8 +16,8 @@ namespace {
 
 using Int = std::int64_t;
 
-// What depends on the layout before the layout itself: of several pins that are at fault together,
-// the first that can be right is told to change.
+// Of several pins that are at fault together, the error suggests a change of the first one in this
+// order that can be right. Fields that depend on the layout come before the layout itself.
 constexpr PlanField kFirstToChange[] = {
     PlanField::kStageLayers, PlanField::kVp, PlanField::kZero,       PlanField::kSchedule,
     PlanField::kSp,          PlanField::kEp, PlanField::kMicroBatch, PlanField::kRecompute,
@@ -30,8 +30,8 @@ bool leave_a_plan(const StepModel& model, const PartialPlan& pins, Int micro_bat
   return has_plan(model, request);
 }
 
-// The fewest of the pins that leave no plan: one, two, or a set of which none can be dropped.
-// REQUIRES: all of them together leave none, and none of them leaves one.
+// The smallest set of pins that leaves no plan: one pin, two, or a set from which none can be
+// dropped. REQUIRES: all pins together leave no plan, and without pins there is one.
 PlanFields at_fault(const StepModel& model, const PartialPlan& pins) {
   const auto impossible = [&](PlanFields fields) {
     return !leave_a_plan(model, pins.only(fields));
@@ -74,7 +74,7 @@ std::vector<std::string> near_divisors(Int n, Int got) {
   return texts;
 }
 
-// What else the field could be, nearest first.
+// Other values for the field, nearest first.
 std::vector<std::string> alternatives(const StepModel& model, PlanField field,
                                       const ParallelPlan& pinned) {
   const Int gpus = model.cluster().gpus();
@@ -115,7 +115,7 @@ std::vector<std::string> alternatives(const StepModel& model, PlanField field,
   return {};
 }
 
-// The values nearest to the pinned one with which the other pins leave a plan.
+// The values nearest to the pinned one for which the other pins leave a plan.
 std::vector<std::string> right_values(const StepModel& model, const PartialPlan& pins,
                                       PlanField field) {
   constexpr std::size_t kShown = 3;
@@ -135,8 +135,8 @@ struct PlanChange {
   std::vector<std::string> right;
 };
 
-// The pin to change and what to: so that all others may stay, or, where that is not enough, so that
-// the others at fault may.
+// The pin to change and its new value: preferably so that all other pins can stay, otherwise so
+// that the others at fault can.
 PlanChange smallest_change(const StepModel& model, const PartialPlan& pins, PlanFields guilty) {
   std::optional<PlanField> first;
   for (const PartialPlan& kept : {pins, pins.only(guilty)}) {
@@ -150,8 +150,8 @@ PlanChange smallest_change(const StepModel& model, const PartialPlan& pins, Plan
   return {*first, {}};
 }
 
-// The product of those of `factors` that are at fault, where that is all that is and it does not
-// divide `n`: ", because tp*dp = 16 does not divide …".
+// If exactly the fields `factors` are at fault and their product does not divide `n`: ", because
+// tp*dp = 16 does not divide …".
 std::string because_of_product(const ParallelPlan& plan, PlanFields guilty, PlanFields factors,
                                Int n, const std::string& what) {
   if (!factors.has_all(guilty)) return "";
@@ -171,7 +171,7 @@ std::string because_of_product(const ParallelPlan& plan, PlanFields guilty, Plan
 Error pins_leave_nothing(const StepModel& model, const PartialPlan& pins, PlanFields guilty) {
   const PartialPlan part = pins.only(guilty);
   const ParallelPlan plan = with_implied_stages(part, part.plan.pp);
-  // What one rule forbids, it says best.
+  // If a single rule forbids the pins, its own message is the best.
   PlanFields known = guilty;
   if (guilty.has_all({PlanField::kPp, PlanField::kStageLayers})) known.add(PlanField::kVp);
   const PlanJob job = plan_job(model);
@@ -204,7 +204,7 @@ Error pins_leave_nothing(const StepModel& model, const PartialPlan& pins, PlanFi
                      change.right.empty() ? "another" : join_or(change.right), because);
 }
 
-// REQUIRES: the pins alone leave a plan.
+// REQUIRES: without --micro-batches, the pins leave a plan.
 Error micro_batches_leave_nothing(const StepModel& model, const SearchRequest& request) {
   const std::string_view option = "--micro-batches";
   const Int count = request.micro_batches, batch = model.global_batch();

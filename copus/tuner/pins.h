@@ -1,4 +1,4 @@
-// Which pins leave a search nothing to look at, and what would.
+// Explains which pins leave a search without a plan, and which change would help.
 #pragma once
 
 #include "copus/base/result.h"
@@ -6,9 +6,9 @@
 
 namespace copus {
 
-// Names --fix or --micro-batches, the fewest pins that no plan can have together, and the nearest
-// values that leave one. Passes where the pins are not at fault: there is no plan without them.
-// REQUIRES: !has_plan(model, request).
+// The error names --fix or --micro-batches, the smallest set of pins that no plan can satisfy, and
+// the nearest values that leave a plan. Succeeds if the pins are not the reason, because there is
+// no plan without them either. REQUIRES: !has_plan(model, request).
 Result<void> check_pins(const StepModel& model, const SearchRequest& request);
 
 }  // namespace copus

@@ -15,7 +15,7 @@ namespace {
 using Int = std::int64_t;
 using enum PlanField;
 
-// Virtual stages beyond this have to be asked for: their bubble is gone and their messages cost.
+// More virtual stages than this must be pinned: they gain hardly any bubble and cost messages.
 constexpr Int kMostVirtualStages = 64;
 constexpr Int kProgressEvery = 1 << 20;  // plans: about half a second
 
@@ -35,7 +35,7 @@ struct Candidate {
   ParallelPlan plan;
   StageSplit split;
   bool equal = true;
-  Int found = 0;  // how many came before it
+  Int found = 0;  // number of candidates found before it
   Seconds time = Seconds(std::numeric_limits<double>::infinity());
 };
 
@@ -47,20 +47,21 @@ bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
   return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp && a.dp == b.dp;
 }
 
-// A variant has to be this much faster to be reported before a simpler one of the same layout; the
-// space is walked from the simple to the complicated: equal stages before uneven ones, ZeRO stages
-// upwards, no recompute before some. Sequence parallelism comes first: it saves memory.
+// The search reports a variant only if it is faster than a simpler variant of the same layout by
+// this share. It walks the space from simple to complicated: equal stages before uneven ones, lower
+// ZeRO stages first, no recompute before recompute. Sequence parallelism comes first, because it
+// saves memory.
 constexpr double kWorthTheTrouble = 1e-3;
 
-// The candidates worth playing out: the best few of all, of which no layout has more than its
-// share, because the closed form may misjudge a near-tie between variants.
+// The candidates that will be simulated: the best few of all. Each layout has a limited share of
+// them, because the closed form may misjudge near-ties between variants.
 class Shortlist {
  public:
   Shortlist(std::size_t size, std::size_t per_layout) : size_(size), per_layout_(per_layout) {
     kept_.reserve(size + 1);
   }
 
-  // Nothing slower than this can enter.
+  // A candidate slower than this cannot enter.
   Seconds bound() const {
     return kept_.size() < size_ ? Seconds(std::numeric_limits<double>::infinity())
                                 : kept_.back().time;
@@ -93,8 +94,8 @@ class Shortlist {
   std::vector<Candidate> kept_;
 };
 
-// The rules that each loop of the walk asks: those that can be asked once its field is known, and
-// not before. Nothing is ruled about recompute.
+// The rules that each loop of the walk checks: a rule is checked as soon as its fields are known.
+// No rule concerns recompute.
 struct LoopRules {
   using Rules = std::vector<const PlanRule*>;
 
@@ -110,13 +111,13 @@ struct LoopRules {
   Rules ep = next({kEp});
   Rules sp = next({kSp});
   Rules micro_batch = next({kMicroBatch});
-  Rules pipeline = next({kPp, kDp});  // dp is what the others leave of the GPUs
+  Rules pipeline = next({kPp, kDp});  // dp is the number of GPUs / (the others)
   Rules schedule = next({kSchedule, kVp});
   Rules split = next({kStageLayers});
   Rules zero = next({kZero});
 };
 
-// Walks the space. Order of the loops: what ShapeCosts depends on outside, the rest inside.
+// Walks the space. The outer loops are over the fields that ShapeCosts depends on.
 class Walk {
  public:
   Walk(const StepModel& model, const SearchRequest& request, Shortlist& shortlist,
@@ -181,13 +182,14 @@ class Walk {
     return fixed_.has(field) ? std::vector<Int>{pinned} : all;
   }
 
-  // False: one layer of such a micro-batch is more than a GPU holds, so larger ones need no look.
+  // Returns false if one layer with this micro-batch does not fit in a GPU; larger micro-batches
+  // need no check then.
   bool walk_pipelines(const std::vector<Int>& gpu_divisors) {
     bool have_costs = false;
     const Int rest = gpus_ / (plan_.tp * plan_.cp);
     for (const Int pp : gpu_divisors) {
       if (!allowed(kPp, fixed_.plan.pp, pp)) continue;
-      // Stages without layers are not looked at.
+      // Every stage must have a layer.
       if (rest % pp != 0 || pp > spec_.layers) continue;
       plan_.pp = pp;
       plan_.dp = rest / pp;
@@ -219,15 +221,15 @@ class Walk {
       const Int most = fixed_.has(kVp) ? kMaxChunks : kMostVirtualStages;
       for (Int vp = 2; vp <= std::min(spec_.layers / plan_.pp, most); ++vp) {
         plan_.vp = vp;
-        // What more than one virtual stage is refused for, more of them are too.
+        // If two virtual stages are refused, more are refused too.
         if (!let_pass(rules_.schedule)) return;
         if (allowed(kVp, fixed_.plan.vp, vp)) walk_splits(vp);
       }
     }
   }
 
-  // No split, where the engine needs none, and the balanced one where it is another and leaves no
-  // chunk without work. An engine that cuts by work balances by itself.
+  // Tries the equal split, and the balanced split if it differs and leaves no chunk empty. An
+  // engine that cuts stages by work needs no split.
   void walk_splits(Int vp) {
     plan_.vp = vp;
     const Int chunks = plan_.pp * vp;
@@ -241,7 +243,7 @@ class Walk {
     if (chunks == 2 || thinnest > 0) walk_zero(balanced, false);
   }
 
-  // A split given by hand has no short form: it is played out, once per ZeRO stage.
+  // A pinned split has no closed form, so it is simulated once per ZeRO stage.
   void walk_pinned_split() {
     const ParallelPlan pinned = with_implied_stages(fixed_, plan_.pp);
     plan_.vp = pinned.vp;
@@ -257,7 +259,7 @@ class Walk {
 
   bool zero_allowed() const {
     if (!allowed(kZero, fixed_.plan.zero, plan_.zero)) return false;
-    // Sharding over one rank is none: looked at only where it is asked for.
+    // ZeRO over one rank shards nothing. It is tried only if it is pinned.
     if (!fixed_.has(kZero) && plan_.zero > 0 && plan_.dp * plan_.cp == 1) return false;
     return let_pass(rules_.zero);
   }
@@ -294,7 +296,7 @@ class Walk {
   Int gpus_;
   PlanJob job_;
   LoopRules rules_;
-  ParallelPlan plan_;  // as far as the loops have got
+  ParallelPlan plan_;  // complete up to the current loop
   ShapeCosts costs_;
   Int searched_ = 0;
   Int feasible_ = 0;
@@ -314,9 +316,9 @@ RankedPlan play_out(const StepModel& model, const Candidate& candidate) {
 
 SearchResult search(const StepModel& model, const SearchRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  // More than are reported, since the timeline may reorder near-ties: most of all variants of one
-  // layout with few micro-batches on uneven virtual stages, which the closed form misjudges by some
-  // percent.
+  // More candidates than are reported, because the simulation may reorder near-ties. Most
+  // candidates are needed for layouts with few micro-batches on uneven virtual stages, which the
+  // closed form misjudges by some percent.
   const auto top = static_cast<std::size_t>(std::max<Int>(1, request.top));
   constexpr std::size_t kSpare = 6, kVariants = 24;
   const std::size_t size = request.variants ? top + kSpare * kVariants : (top + kSpare) * kVariants;
@@ -346,7 +348,7 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
     if (request.variants) {
       result.plans.push_back(played[i].ranked);
     } else if (std::none_of(result.plans.begin(), result.plans.end(), listed)) {
-      // The simplest of the layout's variants that is about as fast as its fastest.
+      // The simplest variant of the layout that is about as fast as its fastest.
       std::size_t pick = i;
       const Seconds limit = played[i].ranked.estimate.time * (1 + kWorthTheTrouble);
       for (std::size_t k = i + 1; k < played.size(); ++k) {

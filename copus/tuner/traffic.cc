@@ -13,7 +13,7 @@ bool same_place(const Flow& a, const Flow& b) {
          std::tie(b.source, b.destination, b.dimension);
 }
 
-// Collects the flows of one GPU after the other.
+// Collects the flows, one GPU after another.
 class FlowBuilder {
  public:
   explicit FlowBuilder(std::vector<Flow>& flows) : flows_(flows) {}
@@ -24,7 +24,7 @@ class FlowBuilder {
                       dimension, bytes});
   }
 
-  // Orders and merges what was sent since the last call.
+  // Sorts and merges the flows added since the last call.
   void finish_gpu() {
     const auto begin = flows_.begin() + static_cast<std::ptrdiff_t>(finished_);
     std::sort(begin, flows_.end(), [](const Flow& a, const Flow& b) {
@@ -47,11 +47,11 @@ class FlowBuilder {
   std::size_t finished_ = 0;
 };
 
-// What a GPU of one pipeline stage sends in a step, all chunks and micro-batches together.
+// What a GPU of one pipeline stage sends in a step, over all chunks and micro-batches.
 struct StageVolume {
   Bytes tp, cp;
-  Bytes ep_dispatch;           // the buffers of all dispatches, what stays included
-  Bytes to_next, to_previous;  // the stages around it, in a ring
+  Bytes ep_dispatch;           // the buffers of all dispatches, including what stays on the GPU
+  Bytes to_next, to_previous;  // to the neighbouring stages, in a ring
   Bytes dense_replicas, expert_replicas;
 };
 
@@ -79,8 +79,8 @@ StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, const 
   return sum;
 }
 
-// The data-parallel ring, numbered as RankGrid does: cp fastest. Expert-parallel groups are its
-// consecutive blocks of ep; the replicas of an expert are ep apart.
+// The data-parallel ring, numbered as in RankGrid: cp fastest. Expert-parallel groups are its
+// consecutive blocks of ep ranks; the replicas of an expert are ep ranks apart.
 class Replicas {
  public:
   Replicas(const ParallelPlan& plan, const RankGrid& grid, Coordinates at)
@@ -146,7 +146,7 @@ Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan,
   const bool routes = model.is_moe() && plan.ep > 1;
   const std::vector<double> shares =
       routes ? expert_rank_shares(model.moe, plan.ep, skew) : std::vector<double>{};
-  // Both ends hold a copy of the tied embedding and add up its gradient: an all-reduce of two.
+  // Both ends hold a copy of the tied embedding and add its gradients: an all-reduce between two.
   const Bytes tied = tied_embedding_volume(step, plan);
 
   Traffic traffic;
@@ -179,7 +179,8 @@ Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan,
       const double own = shares[static_cast<std::size_t>(replicas.index() - block)];
       for (std::int64_t j = 0; j < plan.ep; ++j) {
         const double theirs = shares[static_cast<std::size_t>(j)];
-        // Out with the dispatch to their experts, and with the combine from ours.
+        // A rank sends with the dispatch to the ranks of other experts, and with the combine from
+        // its own experts.
         builder.send(rank, replicas.rank_at(block + j), Dimension::kEp,
                      volume.ep_dispatch * (theirs + own));
       }
@@ -227,7 +228,8 @@ LinkLoads link_loads(const Traffic& traffic, const ClusterSpec& cluster) {
     LinkLoad load;
     for (std::size_t i = 0; i < loads.size(); ++i) {
       load.mean += loads[i] / static_cast<double>(loads.size());
-      if (loads[i] > load.worst * (1 + 1e-9)) {  // of equals the first, whatever the rounding
+      if (loads[i] >
+          load.worst * (1 + 1e-9)) {  // if several are equal, the first, whatever the rounding
         load.worst = loads[i];
         load.worst_at = static_cast<std::int64_t>(i);
       }

@@ -1,9 +1,9 @@
-// Traffic: who talks to whom. Bytes from each GPU to each GPU in one training step, by dimension.
+// Traffic: bytes from each GPU to each GPU in one training step, by dimension.
 //
 // GPUs are numbered as ranks, node by node (rank_grid.h). All-reduce, all-gather and reduce-scatter
-// go round a ring in rank order, so a GPU sends to the next member of its group only; an all-to-all
-// sends to each member; a pipeline stage sends to the same place in the next stage (activations)
-// and in the one before (gradients). Pure functions; thread-safe.
+// use a ring in rank order, so a GPU sends only to the next member of its group. In an all-to-all
+// it sends to each member. A pipeline stage sends to the same place in the next stage (activations)
+// and in the previous one (gradients). Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Flow {
   Bytes bytes;
 };
 
-// A sparse matrix: flows ordered by source, destination, dimension; each such triple once, none
-// empty, none from a GPU to itself.
+// A sparse matrix: flows ordered by source, destination and dimension. Each such triple occurs
+// once. No flow is empty, and none goes from a GPU to itself.
 struct Traffic {
   std::int64_t gpus = 0;
   std::int64_t gpus_per_node = 1;
@@ -36,28 +36,28 @@ struct Traffic {
   Bytes total() const;
 };
 
-// Above this many flows the matrix is of use to nobody; expert parallelism over many GPUs gets
-// there first, with ep flows per GPU.
+// A matrix with more flows than this is of no use. Expert parallelism over many GPUs reaches the
+// limit first, with ep flows per GPU.
 constexpr std::int64_t kMaxFlows = 10'000'000;
 
-// The error is the plan's own when it does not fit model, cluster and batch. `skew`: of the gate,
-// see expert_rank_shares.
+// The error is the plan's own if it does not fit model, cluster and batch. `skew`: of the gate, see
+// expert_rank_shares.
 Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan, double skew);
 
-// Bytes of one all-to-all in one group of the given buffer: entry [i*ep + j] goes from member i to
-// member j. Combine is the transpose of dispatch; their backward passes repeat them.
+// Bytes of one all-to-all in one group with this buffer: entry [i*ep + j] goes from member i to
+// member j. The combine is the transpose of the dispatch; the backward passes repeat both.
 std::vector<double> dispatch_matrix(const std::vector<double>& shares, Bytes buffer);
 
-// The same traffic with `gpus` neighbours taken for one. What stays inside such a group is a flow
-// from it to itself.
+// The same traffic with every `gpus` neighbours merged into one. Traffic inside such a group is a
+// flow from it to itself.
 Traffic grouped(const Traffic& traffic, std::int64_t gpus);
 
-// Load of one kind of link in one direction.
+// The load of one kind of link in one direction.
 struct LinkLoad {
   Bytes worst;
   Bytes mean;
-  std::int64_t worst_at = 0;  // the GPU or node
-  Seconds time;               // the worst load at the link's full rate
+  std::int64_t worst_at = 0;  // the GPU or node with the largest load
+  Seconds time;               // of the largest load at the link's full rate
 };
 
 struct LinkLoads {

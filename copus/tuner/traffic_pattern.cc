@@ -8,17 +8,17 @@
 namespace copus {
 namespace {
 
-// Bounds the bursts of one GPU: more than a drawing or a person can take in.
+// Limits the bursts of one GPU to a number that can still be drawn.
 constexpr std::int64_t kMaxLayerPasses = 200'000;
 
-// A burst inside one layer's slot of an action; times as shares of the slot.
+// A burst inside one layer's slot of an action, with times as shares of the slot.
 struct SlotBurst {
   Dimension dimension;
   double start, end;
   Bytes bytes;
 };
 
-// How an expert-parallel member sends: what leaves with a dispatch, and with a combine.
+// What an expert-parallel member sends with a dispatch, and with a combine.
 struct ExpertShare {
   double dispatch = 0;
   double combine = 0;
@@ -47,9 +47,9 @@ PieceCost chunk_cost(const StepModel::RankPieces& pieces, const LayerCosts& cost
   return sum;
 }
 
-// Appends the bursts of one pass to [from, to) of a slot. `time` and `cp_transfer`, which runs
-// beside attention, are the chunk's; `volume` is a layer's. Attention comes first going forward,
-// last going backward.
+// Appends the bursts of one pass to [from, to) of a slot. `time` and `cp_transfer` (which runs
+// while attention computes) are the chunk's; `volume` is a layer's. Attention comes first in the
+// forward pass and last in the backward pass.
 void add_pass(std::vector<SlotBurst>& slot, double from, double to, const PieceTime& time,
               Seconds cp_transfer, const PassVolume& volume, ExpertShare experts, bool backward) {
   if (to <= from || time.total().v <= 0) return;
@@ -62,16 +62,16 @@ void add_pass(std::vector<SlotBurst>& slot, double from, double to, const PieceT
   const double cp = std::min(half - tp, (to - from) * (cp_transfer / time.total()));
   slot.push_back({Dimension::kCp, attention, attention + cp, volume.cp});
   slot.push_back({Dimension::kTp, attention + half - tp, attention + half, volume.tp / 2});
-  // Going backward the combine's gradient goes out to the experts first: a dispatch again.
+  // In the backward pass the gradient of the combine goes to the experts first, as in a dispatch.
   slot.push_back({Dimension::kEp, mlp, mlp + ep, volume.ep * experts.dispatch});
   slot.push_back(
       {Dimension::kEp, mlp + half - tp - ep, mlp + half - tp, volume.ep * experts.combine});
   slot.push_back({Dimension::kTp, mlp + half - tp, mlp + half, volume.tp / 2});
 }
 
-// What a GPU sends in the passes of one chunk, laid out over one layer's slot.
+// What a GPU sends in the passes of one chunk, distributed over one layer's slot.
 struct ChunkSlots {
-  std::int64_t layers = 1;  // at least one, for the embedding or head of an end without layers
+  std::int64_t layers = 1;  // at least one, for the embedding or head of a stage without layers
   std::vector<SlotBurst> forward, backward, backward_input;
 };
 
@@ -79,7 +79,7 @@ ChunkSlots chunk_slots(const StepModel& step, const ParallelPlan& plan, const Sh
                        std::int64_t chunk, ExpertShare experts) {
   ChunkSlots slots;
   const StepModel::RankPieces pieces = step.pieces_of_chunk(plan, costs, chunk);
-  // A layer that is cut is drawn with those that are whole.
+  // A cut layer is rounded to whole layers here.
   slots.layers = std::max<std::int64_t>(1, std::llround(pieces.dense_layers + pieces.moe_layers));
   const double layers = real(slots.layers);
   const ChunkVolume volume = chunk_volume(step, plan, costs, chunk);
@@ -111,7 +111,7 @@ class PatternBuilder {
     if (bytes.v > 0) bursts_.push_back({start, end, dimension, bytes});
   }
 
-  // Repeats `slot` for each layer of the action; coarse: one burst per kind and action.
+  // Repeats `slot` for each layer of the action. If coarse: one burst per kind and action.
   void layers(const TimedAction& action, const std::vector<SlotBurst>& slot, std::int64_t count,
               bool coarse) {
     const std::int64_t slots = coarse ? 1 : count;
@@ -129,10 +129,10 @@ class PatternBuilder {
   std::vector<Burst>& bursts_;
 };
 
-// Gradients and weights of one GPU between its replicas.
+// Gradients and weights that one GPU exchanges with its replicas.
 struct ReplicaTraffic {
   ReplicaVolume volume;
-  Seconds reduce, gather;  // time of one transfer of all gradients, of all weights
+  Seconds reduce, gather;  // time of one transfer of all gradients, and of all weights
 };
 
 ReplicaTraffic replica_traffic(const StepModel& step, const ParallelPlan& plan,
@@ -160,7 +160,7 @@ ReplicaTraffic replica_traffic(const StepModel& step, const ParallelPlan& plan,
   return sum;
 }
 
-// What happens once: gradients, the tied embedding, updated weights.
+// The transfers that happen once per step: gradients, tied embedding, updated weights.
 void add_finish(PatternBuilder& out, const StepModel& step, const ParallelPlan& plan,
                 std::int64_t stage, const ReplicaTraffic& replicas, const TimedAction& last) {
   const bool overlap = overlaps_gradients(step.options(), plan.zero);
@@ -173,12 +173,12 @@ void add_finish(PatternBuilder& out, const StepModel& step, const ParallelPlan& 
   const Bytes tied = tied_embedding_volume(step, plan);
   if (tied.v > 0 && (stage == 0 || stage == plan.pp - 1)) {
     const GroupPlace ends = place_pipeline_ends(step.cluster().nodes);
-    // An all-reduce of two sends as many bytes as its buffer holds.
+    // In an all-reduce between two, each sends as many bytes as its buffer holds.
     const Seconds length = step.collectives().time(Collective::kAllReduce, ends, tied);
     out.burst(now, now + length, Dimension::kEmbedding, tied);
     now += length;
   }
-  // Where transfers overlap, the weights are gathered under the first forward pass of the step.
+  // If transfers overlap with computation, the weights are gathered during the first forward pass.
   const Seconds start = overlap ? Seconds(0) : now;
   out.burst(start, start + replicas.gather, Dimension::kDp, replicas.volume.gather);
 }
@@ -187,7 +187,7 @@ void add_finish(PatternBuilder& out, const StepModel& step, const ParallelPlan& 
 
 Seconds TrafficPattern::on_time(Dimension dimension) const {
   Seconds on, covered;
-  for (const Burst& b : bursts) {  // by start
+  for (const Burst& b : bursts) {  // ordered by start
     if (b.dimension != dimension || b.end <= covered) continue;
     on += b.end - max(b.start, covered);
     covered = b.end;
@@ -202,7 +202,7 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
   const ShapeCosts costs = step.shape_costs(plan);
   const std::int64_t chunks = plan.pp * plan.vp;
 
-  // A whole multiple of pp, as interleaved schedules need.
+  // A multiple of pp, as interleaved schedules need.
   constexpr std::int64_t kMaxActions = 1'000'000;
   const std::int64_t cap =
       std::max<std::int64_t>(1, kMaxActions / (3 * chunks) / plan.pp) * plan.pp;
@@ -224,7 +224,7 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
   const ReplicaTraffic replicas = replica_traffic(step, plan, costs, at.pp);
   const Bytes forward_dp = replicas.volume.per_forward / real(plan.vp);
   const Bytes backward_dp = replicas.volume.per_backward / real(plan.vp);
-  // Under ZeRO 2 and 3, beside the pass that needs it or makes it.
+  // Under ZeRO 2 and 3, during the pass that needs the weights or produces the gradients.
   const Seconds forward_time = replicas.gather / real(plan.vp);
   const Seconds backward_time =
       (replicas.reduce + (plan.zero == 3 ? replicas.gather : Seconds(0))) / real(plan.vp);
@@ -232,7 +232,7 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
                       real(kMaxLayerPasses) * real(plan.pp);
 
   PatternBuilder out(pattern.bursts);
-  TimedAction last;  // the last that makes gradients
+  TimedAction last;  // the last action that produces gradients
   for (const TimedAction& action : pattern.actions) {
     const auto chunk = static_cast<std::size_t>(action.action.chunk);
     const ChunkSlots& s = slots[chunk];

@@ -1,4 +1,5 @@
-// The on-off pattern as lanes over time: the whole step, and two passes in its middle enlarged.
+// Draws the on-off pattern as lanes over time: the whole step, and an enlarged part with two passes
+// in its middle.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +25,8 @@ struct Window {
   double at(Seconds t) const { return x + width * ((t - from) / length()); }
 };
 
-// How much of each pixel is on. A burst is often far narrower than a pixel: the colour's strength
-// then says for what share of the pixel's time it is on.
+// The share of time during which each pixel is on. A burst is often far narrower than a pixel, so
+// the strength of the colour shows this share.
 class Coverage {
  public:
   explicit Coverage(const Window& window)
@@ -72,14 +73,14 @@ class Coverage {
 
 bool is_forward(const TimedAction& a) { return a.action.kind == ActionKind::kForward; }
 
-// From the pass in the middle of the step that differs in direction from the next one: in the
-// steady state one forward and one backward.
+// Finds the pass nearest to the middle of the step whose direction differs from the next one's. In
+// the steady state these are one forward and one backward pass.
 void find_middle(const TrafficPattern& pattern, Seconds& from, Seconds& to) {
   const std::vector<TimedAction>& a = pattern.actions;
   from = Seconds(0);
   to = pattern.span;
   for (std::size_t step = 0; step + 1 < a.size(); ++step) {
-    // Outwards from the middle, wrapping round.
+    // From the middle outwards, wrapping around.
     const std::size_t i = (a.size() / 2 + step) % (a.size() - 1);
     if (is_forward(a[i]) && !is_forward(a[i + 1])) {
       from = a[i].start;
@@ -89,7 +90,7 @@ void find_middle(const TrafficPattern& pattern, Seconds& from, Seconds& to) {
   }
 }
 
-// Ticks count from the window's start.
+// Ticks count from the start of the window.
 void draw_axis(std::string& svg, const Window& w, double y) {
   const double length = w.length().v;
   double unit = 1;

@@ -21,7 +21,7 @@ constexpr double kMapSide = 640;
 constexpr double kPanelX = kMapX + kMapSide + 44;
 constexpr double kPanelWidth = kPageWidth - kPanelX - 30;
 
-// The dimension's colour, from pale to full.
+// The colour of the dimension, from pale to full.
 std::string shade(Dimension dimension, int level) {
   const std::string full = dimension_colour(dimension);
   const double strength = 0.32 + 0.68 * level / (kLevels - 1);
@@ -35,14 +35,14 @@ std::string shade(Dimension dimension, int level) {
 
 struct Cell {
   std::int32_t row, column;
-  Dimension dimension;  // the one that sends most there
-  Bytes bytes;          // all dimensions
+  Dimension dimension;  // the dimension that sends most there
+  Bytes bytes;          // of all dimensions
 };
 
 std::vector<Cell> cells_of(const Traffic& traffic) {
   std::vector<Cell> cells;
   Bytes most;
-  for (const Flow& flow : traffic.flows) {  // ordered: a cell's flows follow each other
+  for (const Flow& flow : traffic.flows) {  // ordered, so the flows of a cell are consecutive
     if (cells.empty() || cells.back().row != flow.source ||
         cells.back().column != flow.destination) {
       cells.push_back({flow.source, flow.destination, flow.dimension, Bytes(0)});
@@ -57,7 +57,7 @@ std::vector<Cell> cells_of(const Traffic& traffic) {
   return cells;
 }
 
-// Bytes to one of kLevels, evenly on a logarithmic scale.
+// Maps bytes to one of kLevels, evenly on a logarithmic scale.
 struct LogScale {
   Bytes low{std::numeric_limits<double>::infinity()};
   Bytes high;
@@ -73,8 +73,8 @@ struct LogScale {
   }
 };
 
-// Neighbours of equal colour become one rectangle, and all of a colour one path: a matrix of 512
-// stays under a megabyte.
+// Neighbours of equal colour are merged into one rectangle, and all rectangles of a colour into one
+// path. A matrix of 512 cells per side then stays below a megabyte.
 void draw_cells(SvgPage& page, const std::vector<Cell>& cells, const LogScale& scale,
                 double pixels) {
   std::array<std::array<std::string, kLevels>, kDimensions> paths;
@@ -125,14 +125,14 @@ void draw_map(SvgPage& page, const Traffic& traffic, const std::vector<Cell>& ce
     page.add("<path d='{}' stroke='#64748b' stroke-opacity='{}' fill='none'/>\n", lines,
              pitch >= 16 ? 0.55 : 0.25);
   };
-  // Above the cells, unless these are so small that it would hide them.
+  // Lines are drawn above the cells, unless the cells are so small that the lines would hide them.
   constexpr double kThin = 4;
   if (has_grid && pixels < kThin) draw_grid();
   draw_cells(page, cells, scale, pixels);
   if (has_grid && pixels >= kThin) draw_grid();
   page.add("<rect width='{0}' height='{0}' fill='none' stroke='#334155'/>\n</g>\n", side);
 
-  // At most about 16 labels a side, at the first GPU of a node.
+  // At most about 16 labels per side, at the first GPU of a node.
   std::int64_t step = gpus_per_cell == 1 && traffic.gpus > 16 ? per_node : 1;
   while (traffic.gpus / step > 16) step *= 2;
   for (std::int64_t i = 0; i < traffic.gpus; i += step) {
@@ -282,7 +282,7 @@ std::string traffic_svg(const TrafficPicture& picture) {
   body.add_raw(pattern_strip(picture.pattern, 30, strip_y, kPageWidth - 60, strip_height));
 
   const double height = strip_y + strip_height + 16;
-  // No rules for a dark page: the shades fade to white.
+  // No rules for a dark page, because the shades fade to white.
   body.style(".lane{fill:#f1f5f9}.tick{stroke:#475569}.lens{fill:none;stroke:#0f172a}");
   return body.document(kPageWidth, height);
 }

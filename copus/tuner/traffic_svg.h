@@ -1,5 +1,6 @@
-// The traffic as one picture: the matrix as a heat map, the share of each dimension, the busiest
-// links, and the on-off pattern of one GPU in time. A self-contained SVG, without scripts or fonts.
+// Draws the traffic as one picture: the matrix as a heat map, the share of each dimension, the
+// busiest links, and the on-off pattern of one GPU over time. The SVG is self-contained, without
+// scripts or fonts.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace copus {
 
-// More cells than this a side are drawn by node, or by several nodes.
+// If there are more GPUs than this per side, cells are nodes, or several nodes.
 constexpr std::int64_t kMaxCells = 512;
 
 struct TrafficPicture {
@@ -21,12 +22,11 @@ struct TrafficPicture {
 };
 std::string traffic_svg(const TrafficPicture& picture);
 
-// The strip of the on-off pattern alone, at (x, y) and `width` pixels wide. `height` becomes its
-// height.
+// Only the strip of the on-off pattern, at (x, y), `width` pixels wide. Sets `height`.
 std::string pattern_strip(const TrafficPattern& pattern, double x, double y, double width,
                           double& height);
 
-// Shared by both.
+// Used by both.
 const char* dimension_colour(Dimension dimension);
 
 }  // namespace copus

@@ -54,22 +54,22 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const 
   const double layers = pieces.dense_layers + pieces.moe_layers;
   const bool repeats_layers = plan.recompute == Recompute::kFull;
 
-  // Tensor parallelism, Shoeybi et al. 2019, section 3: attention and MLP each end a forward pass
-  // in an all-reduce, and a backward pass in another. Sequence parallelism (Korthikanti et al.
-  // 2022, section 4.2.2) makes each a reduce-scatter and an all-gather of the same volume, keeps
-  // only the split input of a column-parallel product, and so gathers it once more for its weights'
-  // gradient. Counted in ring passes, two of which are one all-reduce.
+  // Tensor parallelism (Shoeybi et al. 2019, section 3): attention and MLP each end a forward pass
+  // with an all-reduce, and a backward pass with another. With sequence parallelism (Korthikanti et
+  // al. 2022, section 4.2.2) each becomes a reduce-scatter and an all-gather of the same volume. It
+  // keeps only the split input of a column-parallel product, and so gathers it once more for the
+  // weights' gradient. Counted in ring passes; an all-reduce is two.
   const double regather = plan.sp ? 1 : 0;
-  // Experts are cut by tp too: every routed copy of a token is gathered and scattered.
+  // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
   const double regions =
       2 * layers +
       (pieces.moe_layers > 0 ? pieces.moe_layers * (real(model.moe.experts_per_token) - 1) : 0);
   double forward = regions * 2;
   double backward = regions * (2 + regather);
   if (repeats_layers) volume.recompute.tp = ring_pass(plan.tp, activation) * forward;
-  // The vocabulary-parallel embedding adds up partial rows going forward, the head partial
-  // gradients going backward; with sequence parallelism each scatters there and gathers on the way
-  // back.
+  // The vocabulary-parallel embedding adds partial rows in the forward pass, the head adds partial
+  // gradients in the backward pass. With sequence parallelism each scatters there and gathers in
+  // the opposite pass.
   if (pieces.embedding) {
     forward += plan.sp ? 1 : 2;
     backward += plan.sp ? 1 : 0;
@@ -81,7 +81,7 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const 
   volume.forward.tp = ring_pass(plan.tp, activation) * forward;
   volume.backward.tp = ring_pass(plan.tp, activation) * backward;
 
-  // Ring attention, Liu et al. 2023: a block of keys and values visits cp-1 other ranks; in the
+  // Ring attention (Liu et al. 2023): a block of keys and values visits cp-1 other ranks. In the
   // backward pass its gradient travels with it.
   const Bytes block(tokens * kv_width(model, plan.tp) * element_bytes(step));
   volume.forward.cp = block * (layers * real(plan.cp - 1));
@@ -129,8 +129,8 @@ std::vector<double> expert_rank_shares(const MoeSpec& moe, std::int64_t ep, doub
   std::vector<double> share(experts);
   for (std::size_t i = 0; i < experts; ++i) share[i] = std::pow(static_cast<double>(i + 1), -skew);
 
-  // Shares fall with i, so the experts at the limit are the first ones. What those cannot take goes
-  // to the others, in proportion to what is left of the shares from each on.
+  // Shares fall with i, so the experts at the limit are the first ones. The rest of their tokens
+  // goes to the other experts, in proportion to their shares.
   std::vector<double> rest(share);
   for (std::size_t i = experts; i-- > 1;) rest[i - 1] += rest[i];
   double left = 1;

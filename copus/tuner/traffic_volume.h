@@ -1,9 +1,9 @@
-// How much one GPU sends in a step: the formulas, before anyone asks to whom.
+// How many bytes one GPU sends in a step, without the receivers.
 //
-// Ring algorithms: in a group of n, an all-gather or reduce-scatter of a buffer of S bytes makes
-// each member send (n-1)/n*S, an all-reduce twice that. Counted are the transfers of weights,
-// gradients and activations; scalars (loss, gradient norm) and the norms' gradients under sequence
-// parallelism are below a thousandth of any layout and left out.
+// Ring algorithms: in a group of n, in an all-gather or reduce-scatter of a buffer of S bytes each
+// member sends (n-1)/n*S, in an all-reduce twice that. Transfers of weights, gradients and
+// activations are counted. Scalars (loss, gradient norm) and the norms' gradients under sequence
+// parallelism are left out: they are below a thousandth in every layout.
 //
 // Pure functions; thread-safe.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace copus {
 
-// What a transfer is for. Data-parallel transfers run over dp*cp ranks, which hold the same
+// The purpose of a transfer. Data-parallel transfers run over the dp*cp ranks that hold the same
 // weights.
 enum class Dimension : std::uint8_t { kTp, kCp, kEp, kPp, kDp, kEmbedding };
 constexpr std::size_t kDimensions = 6;
@@ -34,19 +34,19 @@ inline Bytes of(const DimensionBytes& bytes, Dimension d) {
   return bytes[static_cast<std::size_t>(d)];
 }
 
-// What one GPU sends in one pass of one micro-batch through one model chunk.
+// What one GPU sends in one pass of one micro-batch through one chunk of the model.
 struct PassVolume {
   Bytes tp;
   Bytes cp;
-  // The buffer of one dispatch, what stays on this GPU included, summed over the chunk's layers. A
-  // pass is one dispatch and one combine.
+  // The buffer of one dispatch, including what stays on this GPU, summed over the chunk's layers. A
+  // pass has one dispatch and one combine.
   Bytes ep;
 };
 struct ChunkVolume {
   PassVolume forward;
   PassVolume recompute;
   PassVolume backward;
-  Bytes message;  // activations to the next chunk, or their gradient to the one before
+  Bytes message;  // activations to the next chunk, or their gradient to the previous one
 
   constexpr PassVolume sum() const {
     return {forward.tp + recompute.tp + backward.tp, forward.cp + recompute.cp + backward.cp,
@@ -57,31 +57,32 @@ struct ChunkVolume {
 ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const ShapeCosts& costs,
                          std::int64_t chunk);
 
-// What one GPU sends in a step over a data-parallel ring of `ring` members that hold the same
+// What one GPU sends in a step in a data-parallel ring of `ring` members that hold the same
 // `params`.
 struct ReplicaVolume {
   Bytes reduce;        // of the gradients, once
   Bytes gather;        // of the updated weights, once
-  Bytes per_forward;   // each micro-batch
-  Bytes per_backward;  // each micro-batch
+  Bytes per_forward;   // for each micro-batch
+  Bytes per_backward;  // for each micro-batch
 };
-// ZeRO stage 0 reduces the gradients once; 1 scatters them and gathers the new weights; 2 keeps
-// only its shard of the gradients, so it scatters with every micro-batch; 3 gathers the weights for
-// every forward and every backward pass instead.
+// ZeRO stage 0 all-reduces the gradients once. Stage 1 scatters them and gathers the new weights.
+// Stage 2 keeps only its shard of the gradients, so it scatters with every micro-batch. Stage 3
+// also gathers the weights for every forward and every backward pass, instead of once.
 ReplicaVolume replica_volume(const StepModel& step, const ParallelPlan& plan, double params,
                              std::int64_t ring);
 
-// Gradient of the tied embedding, added up between first and last stage. Zero when there is none.
+// The gradient of the tied embedding, which first and last stage add. Zero if there is none.
 Bytes tied_embedding_volume(const StepModel& step, const ParallelPlan& plan);
 
-// Popularity of expert i is proportional to (i+1)^-skew; 0: a balanced gate. The same experts are
-// popular in every layer, which is the worst case for the links. Share of all token-to-expert
-// assignments that go to each rank of an expert-parallel group. No expert takes more than 1/topk,
-// because a token's experts differ.
+// The popularity of expert i is proportional to (i+1)^-skew; 0: a balanced gate. The same experts
+// are popular in every layer, which is the worst case for the links. Returns the share of all
+// token-to-expert assignments that goes to each rank of an expert-parallel group. No expert gets
+// more than 1/topk, because the experts of a token differ.
 constexpr double kMaxSkew = 10;
 std::vector<double> expert_rank_shares(const MoeSpec& moe, std::int64_t ep, double skew);
 
-// What each member of a ring of n sends to pass `buffer` through an all-gather or reduce-scatter.
+// What each member of a ring of n sends when `buffer` passes through an all-gather or
+// reduce-scatter.
 Bytes ring_pass(std::int64_t n, Bytes buffer);
 
 }  // namespace copus
