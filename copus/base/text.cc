@@ -119,19 +119,19 @@ Result<double> parse_number(std::string_view text, std::string_view field, doubl
 }
 
 Result<double> parse_duration(std::string_view text, std::string_view field) {
+  static constexpr std::array<Unit, 4> kUnits = {{{1, "s"}, {60, "m"}, {3600, "h"}, {86400, "d"}}};
   constexpr double kLongest = 3650 * 86400.0;
-  double unit = 1;
-  std::string_view number = text;
-  if (!text.empty()) {
-    const char last = text.back();
-    unit = last == 'm' ? 60 : last == 'h' ? 3600 : last == 'd' ? 86400 : 1;
-    if (last == 's' || unit != 1) number.remove_suffix(1);
+  for (const Unit& unit : kUnits) {
+    if (!text.ends_with(unit.suffix)) continue;
+    const std::string_view number = text.substr(0, text.size() - 1);
+    const Result<double> value = parse_number(number, field, 0, kLongest / unit.size);
+    if (value && *value > 0) return *value * unit.size;
   }
-  const Result<double> value = parse_number(number, field, 0, kLongest / unit);
-  if (!value || *value == 0) {
-    return field_error(field, "got {}; want a duration such as 90s, 10m, 1.5h or 2d", text);
+  const Result<double> bare = parse_number(text, field, 0, kLongest);
+  if (bare && *bare > 0) {
+    return field_error(field, "got {0} without a unit; want {0}s, {0}m, {0}h or {0}d", text);
   }
-  return *value * unit;
+  return field_error(field, "got {}; want a duration such as 90s, 10m, 1.5h or 2d", text);
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

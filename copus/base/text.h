@@ -24,7 +24,7 @@ Result<std::int64_t> parse_integer(std::string_view text, std::string_view field
 
 // Strict finite decimal number in [low, high], as "3e-4"; the whole text must be the number.
 Result<double> parse_number(std::string_view text, std::string_view field, double low, double high);
-// Seconds from "90", "90s", "10m", "1.5h" or "2d"; more than nothing.
+// Seconds from "90s", "10m", "1.5h" or "2d": a number above 0 and its unit.
 Result<double> parse_duration(std::string_view text, std::string_view field);
 
 std::vector<std::string_view> split(std::string_view text, char separator);

@@ -51,6 +51,28 @@ TEST(ParseInteger, ErrorStaysOnOneShortLine) {
   EXPECT_LT(parse_integer(std::string(9999, '9'), "n", 1, 2).error().message.size(), 200U);
 }
 
+TEST(ParseDuration, TakesANumberAndItsUnit) {
+  EXPECT_EQ(*parse_duration("90s", "--for"), 90);
+  EXPECT_EQ(*parse_duration("10m", "--for"), 600);
+  EXPECT_EQ(*parse_duration("1.5h", "--for"), 5400);
+  EXPECT_EQ(*parse_duration("2d", "--for"), 172800);
+}
+
+TEST(ParseDuration, RefusesANumberWithoutItsUnitAndWhatIsNoTime) {
+  const auto error_of = [](std::string_view text) {
+    const Result<double> parsed = parse_duration(text, "--for");
+    return parsed ? std::string() : parsed.error().message;
+  };
+  EXPECT_EQ(error_of("5"), "--for: got 5 without a unit; want 5s, 5m, 5h or 5d");
+  EXPECT_EQ(error_of("0.5"), "--for: got 0.5 without a unit; want 0.5s, 0.5m, 0.5h or 0.5d");
+  for (const char* text :
+       {"", "0", "0s", "s", "-5s", "5x", "5 s", "5ms", "3651d", "nans", "infs"}) {
+    EXPECT_EQ(error_of(text), fmt::format("--for: got {}; want a duration such as 90s, 10m, 1.5h "
+                                          "or 2d",
+                                          text));
+  }
+}
+
 TEST(Split, KeepsEmptyParts) {
   using Parts = std::vector<std::string_view>;
   EXPECT_EQ(split("a,b,c", ','), (Parts{"a", "b", "c"}));

@@ -24,7 +24,7 @@ Texts random_texts(const AnyOption& option, std::mt19937_64& random) {
   if (!form.choices.empty()) return {one_of_words(random, form.choices)};
   if (form.placeholder.empty()) return {one_of_words(random, {"true", "false"})};
   if (form.placeholder == "TIME") {
-    return {one_of_words(random, {"90s", "10m", "1.5h", "1d", "0.25s", "7", "3601s"})};
+    return {one_of_words(random, {"90s", "10m", "1.5h", "1d", "0.25s", "7s", "3601s"})};
   }
   if (form.placeholder == "LOW:HIGH") return {one_of_words(random, {"1:1", "4:64", "2:1024"})};
   if (form.placeholder == "N|off") return {one_of_words(random, {"1", "off", "1000000000000"})};
