@@ -145,8 +145,13 @@ class Resumed(CheckpointTest):
         ):
             self.assert_error(self.train(*args, code=2), 2, says)
         self.train(*PAIR, "--steps", 2, "--run-dir", "run")
-        run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, code=2)
-        self.assert_error(run, 2, "--model: got one with")
+        # It is said once, and not by every rank.
+        wrong = ("--model: got one with", "--model", "gpt2-124m"), ("--seq-len: got 16", "--seq-len", 16)
+        for says, *options in wrong:
+            for ranks in 1, 2:
+                run = self.train("--resume", "--run-dir", "run", *options, "--ranks", ranks, code=2)
+                self.assertEqual((run.out + run.err).count(says), 1, run.err)
+                self.assertTrue(run.err.startswith(f"copus: error: {says}"), run.err)
         # Nothing of what was refused stays.
         before = (self.folder / "run" / "config.toml").read_text()
         run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, "--lr", 5, code=2)

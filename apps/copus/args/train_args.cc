@@ -14,15 +14,6 @@
 namespace copus {
 namespace {
 
-// The ranks as a cluster, for ParallelPlan::validate().
-ClusterSpec ranks_as_cluster(int ranks, int local_ranks) {
-  ClusterSpec cluster;
-  cluster.name = fmt::format("this run ({} rank{})", ranks, ranks == 1 ? "" : "s");
-  cluster.nodes = ranks / local_ranks;
-  cluster.gpus_per_node = local_ranks;
-  return cluster;
-}
-
 PlanChoice plan_choice(const TrainArgs& args) {
   if (!args.plan.known()) return PlanChoice::kLeftOpen;
   return *args.plan == kBestPlan ? PlanChoice::kBest : PlanChoice::kGiven;

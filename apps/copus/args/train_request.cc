@@ -2,6 +2,7 @@
 
 #include "apps/copus/args/resumed_run.h"
 #include "copus/args/config_file.h"
+#include "copus/train/options/going_on.h"
 #include "copus/train/options/run_data.h"
 
 namespace copus {
@@ -25,7 +26,11 @@ Result<TrainRequest> request_training(TrainArgs& args) {
   }
   // Ranks that were started look for themselves, after they have met: whose data is missing must
   // not leave the others waiting.
-  if (!environment) COPUS_TRY_VOID(open_data(request.run));
+  if (environment) return request;
+  COPUS_TRY(const Dataset data, open_data(request.run));
+  if (request.run.checkpoint.resume) {
+    COPUS_TRY_VOID(check_going_on(request.run, data, request.ranks));
+  }
   return request;
 }
 

@@ -1,6 +1,8 @@
 // What a rank's part of a run is built from: the model, the plan, where and how it computes.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 
@@ -40,5 +42,14 @@ struct LayoutOptions {
     return compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32;
   }
 };
+
+// The ranks as a cluster, for what asks for no more than their number: ParallelPlan::validate().
+inline ClusterSpec ranks_as_cluster(int ranks, int ranks_per_node) {
+  ClusterSpec cluster;
+  cluster.name = fmt::format("this run ({} rank{})", ranks, ranks == 1 ? "" : "s");
+  cluster.nodes = ranks / ranks_per_node;
+  cluster.gpus_per_node = ranks_per_node;
+  return cluster;
+}
 
 }  // namespace copus

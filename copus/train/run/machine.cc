@@ -117,10 +117,8 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   means.div_(ranks);
   const double* mean = means.data_ptr<double>();
 
-  ClusterSpec cluster;
+  ClusterSpec cluster = ranks_as_cluster(ranks, ranks_per_node);
   cluster.name = "this machine";
-  cluster.nodes = ranks / ranks_per_node;
-  cluster.gpus_per_node = ranks_per_node;
   GpuSpec& core = cluster.gpu;
   core.name = kMeasuredRank;
   core.gpus_per_node = ranks_per_node;

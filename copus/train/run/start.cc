@@ -1,20 +1,16 @@
 #include "copus/train/run/start.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <future>
 #include <limits>
 
-#include "copus/base/checksum.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/reader.h"
 #include "copus/train/checkpoint/run_state.h"
-#include "copus/train/checkpoint/same_model.h"
 #include "copus/train/comm/agree.h"
 #include "copus/train/device/host_memory.h"
 #include "copus/train/move/restore.h"
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/going_on.h"
 
 namespace copus {
 namespace {
@@ -56,68 +52,6 @@ Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions&
   if (const std::string error = heard.at("error"); !error.empty()) return Error{error};
   std::vector<std::string> folders = heard.at("folders");
   return std::vector<std::string>(folders.rbegin(), folders.rend());
-}
-
-// What the run was on must be what it goes on with, unless other data is meant. Named again, or by
-// another path, it is the same where its samples are.
-Result<void> check_same_data(const RunOptions& options, const Dataset& data,
-                             const CheckpointReader& reader, const RunState& state) {
-  if (options.checkpoint.other_data || !state.fingerprint) return {};
-  const std::uint64_t now = data_fingerprint(data);
-  if (*state.fingerprint == now) return {};
-  const Manifest& was = reader.manifest();
-  const auto refused = [&](const char* field, const auto& got, const auto& want) {
-    return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
-                      field, got, want, reader.folder());
-  };
-  if (data.seq_len() != was.seq_len) return refused("--seq-len", data.seq_len(), was.seq_len);
-  if (options.trainer.seed != was.seed) return refused("--seed", options.trainer.seed, was.seed);
-  return make_error(
-      "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
-      "{} is on ({}), or --other-data to go on with another",
-      fmt::join(options.data, " "), options.held_out, checksum_text(now), reader.folder(),
-      checksum_text(*state.fingerprint));
-}
-
-// What a run that adapts is now asked to keep to, it may have left already.
-Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions& trainer,
-                                 const CheckpointOptions& given) {
-  if (!given.batch_given &&
-      (trainer.global_batch < adapt.lowest_batch || trainer.global_batch > adapt.highest_batch)) {
-    return make_error(
-        "--batch-range: got {}:{}; want one that holds {}, the batch that the run has got to, or "
-        "--global-batch to go on at another",
-        adapt.lowest_batch, adapt.highest_batch, trainer.global_batch);
-  }
-  const bool allowed =
-      given.plan_given || adapt.choose_plan ||
-      std::any_of(adapt.spaces.begin(), adapt.spaces.end(),
-                  [&](const PartialPlan& space) { return !space.contradicted_by(trainer.plan); });
-  if (allowed) return {};
-  return make_error(
-      "--fix: got one that does not allow {}, the layout that the run has got to; want one that "
-      "does, or --plan to go on at another",
-      short_name(trainer.plan));
-}
-
-// Where a run that adapts goes on: where it had got to, unless told otherwise.
-Result<void> place(const RunOptions& options, const Manifest& manifest, const RunState& state,
-                   int ranks, TrainerOptions& trainer, AdaptOptions& adapt) {
-  const CheckpointOptions& given = options.checkpoint;
-  // Weights that were imported have been nowhere.
-  const bool was_somewhere = adapt.on() && manifest.optimizer;
-  if (was_somewhere && !given.batch_given) trainer.global_batch = manifest.global_batch;
-  if (was_somewhere && !given.plan_given && manifest.plan.gpus() == ranks) {
-    trainer.plan = manifest.plan;
-    adapt.choose_plan = false;
-  }
-  if (was_somewhere) COPUS_TRY_VOID(check_still_allowed(adapt, trainer, given));
-  if (!given.lr_given && state.base_batch) trainer.base_batch = *state.base_batch;
-  if (adapt.choose_plan) return {};
-  ClusterSpec cluster;
-  cluster.nodes = ranks / trainer.ranks_per_node;
-  cluster.gpus_per_node = trainer.ranks_per_node;
-  return trainer.plan.validate(trainer.model, cluster, trainer.seq_len, trainer.global_batch);
 }
 
 void take_reached(const Manifest& manifest, const RunState& state, RunStart& start) {
@@ -191,12 +125,8 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
       continue;
     }
     // From here on all ranks have the same manifest: what does not go with it is an error of all.
-    COPUS_TRY_VOID(check_same_model(options.trainer.model, *reader));
     COPUS_TRY(const RunState state, run_state_from_json(reader->manifest().run, "manifest: run"));
-    COPUS_TRY_VOID(check_same_data(options, data, *reader, state));
-    RunOptions here = options;
-    COPUS_TRY_VOID(
-        place(options, reader->manifest(), state, world->size(), here.trainer, here.adapt));
+    COPUS_TRY(RunOptions here, options_to_go_on(options, data, world->size(), *reader, state));
     COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
     take_reached(reader->manifest(), state, start);
     reserve_for_moves(here, here.trainer, start);
