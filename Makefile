@@ -6,19 +6,38 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
 DEPS := scripts/install_deps.sh
+PREFIX ?= /usr/local
+
+# Warnings are errors where CI is set, with the compilers that CI has. A user's compiler may warn of more.
+PRESET := $(if $(CI),ci,release)
+
+# TORCH: a folder with libtorch (site-packages/torch), a Python that can import torch, or OFF. A build folder remembers it.
+TORCH_PATH = $(if $(wildcard $(TORCH)/.),$(abspath $(TORCH)),$(TORCH))
+# DEPS_PREFIX: a folder of libraries; those that are missing are put there instead of into the system, so root is not needed.
+DEPS_FLAGS := $(if $(TORCH),--no-torch) $(if $(DEPS_PREFIX),--prefix $(abspath $(DEPS_PREFIX)))
+CONFIGURE = cmake --preset $(PRESET) $(if $(TORCH),-DCOPUS_TORCH=$(TORCH_PATH)) \
+  $(if $(DEPS_PREFIX),-DCMAKE_PREFIX_PATH=$(abspath $(DEPS_PREFIX))/usr)
 FUZZ_SECONDS ?= 30
 # Tracked files, and new ones that git does not ignore.
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc')
 
-.PHONY: build test test-gpu demo bench dev tsan tidy fuzz format format-check clean help
+.PHONY: build test install package test-gpu demo bench dev tsan tidy fuzz format format-check clean help
 
 build:  ## build/bin/copus (the default)
-	@$(DEPS)
-	cmake --preset release
-	cmake --build --preset release
+	@$(DEPS) $(DEPS_FLAGS)
+	$(CONFIGURE)
+	cmake --build --preset $(PRESET)
 
 test: build  ## every test
 	ctest --preset release
+
+install: build  ## copus, its manual pages and completions to PREFIX (/usr/local)
+	umask 022; cmake --install build --prefix $(abspath $(PREFIX))
+
+package:  ## build/packages: a .tar.gz, and on Debian and Ubuntu .deb files
+	@! command -v dpkg >/dev/null || $(DEPS) $(DEPS_FLAGS) dpkg-dev
+	@$(MAKE) --no-print-directory build
+	umask 022; cpack --config build/CPackConfig.cmake
 
 test-gpu:  ## the tests that need a GPU, on a machine that has one
 	@ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { echo "test-gpu: no NVIDIA GPU on this machine" >&2; exit 1; }

@@ -6,9 +6,16 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
+# Installed programs look for libraries that are not the system's, a wheel's libtorch say, where they were when this was built.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
 # g++ collects garbage only above a gigabyte: large files compile a tenth faster.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
 
+# __FILE__ is a path from the repository's root: the programs do not say where they were built.
+add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+
+option(COPUS_WERROR "warnings are errors: for our own presets, whose compilers are known" OFF)
 option(COPUS_FUZZ "build the fuzz targets alone (needs clang's libFuzzer)" OFF)
 
 # Most tests take seconds on an idle machine; the limit is for one with other work, or under a sanitizer.
@@ -18,7 +25,7 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
 endif()
 
 function(copus_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Werror)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${COPUS_WERROR}>:-Werror>)
 endfunction()
 
 # For code that runs briefly: a release compiles it in two thirds of the time.

@@ -1,17 +1,69 @@
-# Looks for libtorch 1.13 or later, Debian's libtorch-dev or a pip wheel's (-DCMAKE_PREFIX_PATH=…). Sets
-# COPUS_WITH_TORCH and COPUS_WITH_NCCL, and makes the target copus_torch: Torch without its warnings.
-option(COPUS_TORCH "build the training engine where libtorch is found" ON)
+# Looks for libtorch 1.13 or later: Debian's libtorch-dev, a pip wheel's, or an unpacked libtorch. Sets COPUS_WITH_TORCH,
+# COPUS_WITH_NCCL and COPUS_GLOO_HEADERS, and makes the target copus_torch: Torch without its warnings.
+set(COPUS_TORCH ON CACHE STRING "ON: build the training engine if libtorch is found; OFF: never; else where libtorch is: \
+a folder (site-packages/torch), or a Python that can import torch")
 set(COPUS_WITH_TORCH OFF)
 set(COPUS_WITH_NCCL OFF)
-if(NOT COPUS_TORCH)
+
+# Sets `out` to the folder of TorchConfig.cmake that COPUS_TORCH names, and ends the configuration if there is none.
+function(copus_named_torch out)
+  set(place "${COPUS_TORCH}")
+  if(NOT IS_DIRECTORY "${place}")
+    execute_process(COMMAND "${COPUS_TORCH}" -c "import torch.utils; print(torch.utils.cmake_prefix_path)"
+                    RESULT_VARIABLE failed OUTPUT_VARIABLE place ERROR_VARIABLE said OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT failed EQUAL 0)
+      string(REGEX REPLACE ".*\n" "" said "\n${said}")
+      message(FATAL_ERROR "COPUS_TORCH: got ${COPUS_TORCH}; want a folder with libtorch, such as site-packages/torch,\n"
+              "  or a Python that can import torch (${failed} ${said})")
+    endif()
+  endif()
+  foreach(below share/cmake/Torch Torch torch/share/cmake/Torch lib/${CMAKE_LIBRARY_ARCHITECTURE}/cmake/Torch lib/cmake/Torch .)
+    if(EXISTS "${place}/${below}/TorchConfig.cmake")
+      cmake_path(SET folder NORMALIZE "${place}/${below}")
+      set(${out} "${folder}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "COPUS_TORCH: got ${COPUS_TORCH}; want libtorch with its headers, but ${place} has no\n"
+          "  share/cmake/Torch/TorchConfig.cmake (Debian's python3-torch has none: it needs libtorch-dev, and no COPUS_TORCH)")
+endfunction()
+
+# What was found with another COPUS_TORCH is looked for again.
+if(NOT "${COPUS_TORCH}" STREQUAL "${COPUS_TORCH_BEFORE}")
+  get_directory_property(names CACHE_VARIABLES)
+  foreach(name IN LISTS names)
+    if(name MATCHES "^(Torch|Caffe2)_DIR$|^(TORCH|C10|c10|CAFFE2|CUDA|torch_cuda|torch_cpu|kineto)_|^COPUS_(GLOO|NCCL)_HEADERS$"
+       AND NOT COPUS_TORCH_BEFORE STREQUAL "")
+      unset(${name} CACHE)
+    endif()
+  endforeach()
+  set(COPUS_TORCH_BEFORE "${COPUS_TORCH}" CACHE INTERNAL "COPUS_TORCH when libtorch was last looked for")
+endif()
+if(COPUS_TORCH MATCHES "^(OFF|NO|FALSE|0|Off|No|False|off|no|false|)$")
+  set(COPUS_TORCH OFF)
   return()
 endif()
-find_package(Torch QUIET)
-if(NOT Torch_FOUND)
-  message(STATUS "libtorch not found: building without the training engine")
-  return()
+if(COPUS_TORCH MATCHES "^(ON|YES|TRUE|1|On|Yes|True|on|yes|true)$")
+  find_package(Torch QUIET)
+  if(NOT Torch_FOUND)
+    return()
+  endif()
+else()
+  copus_named_torch(copus_torch_folder)
+  find_package(Torch REQUIRED PATHS "${copus_torch_folder}" NO_DEFAULT_PATH)
+  message(STATUS "libtorch: ${copus_torch_folder}")
+endif()
+if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+  message(FATAL_ERROR "libtorch: ${TORCH_INSTALL_PREFIX} has the C++ ABI of before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0);\n"
+          "  want a wheel of PyTorch 2.7 or later, or -DCOPUS_TORCH=OFF for a build without copus train")
 endif()
 set(COPUS_WITH_TORCH ON)
+# Gloo's headers must be those that this libtorch was built with: its own, or the system's for the system's libtorch.
+set(gloo_only "")
+if(NOT TORCH_INSTALL_PREFIX STREQUAL "/usr" AND NOT TORCH_INSTALL_PREFIX MATCHES "^/usr/lib")
+  set(gloo_only NO_DEFAULT_PATH)
+endif()
+find_path(COPUS_GLOO_HEADERS gloo/config.h HINTS ${TORCH_INCLUDE_DIRS} ${gloo_only})
 # NCCL's header comes with the wheel or with the system; its symbols are in libtorch_cuda.
 if(TARGET torch_cuda)
   file(GLOB nccl_hints "${TORCH_INSTALL_PREFIX}/../nvidia/*/include")

@@ -1,16 +1,41 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the build needs and this machine lacks. Safe to run twice; says nothing and is
-# instant when all are there. Extra packages to require may be given as arguments: install_deps.sh clang-tidy
+# Installs the packages that the build needs and this machine lacks, on Debian 12 and Ubuntu 24.04; elsewhere it lists them. Safe
+# to run twice; says nothing and is instant when all are there.
 #
-# Exit code 0: the build can go on. 1: something that it needs is missing; the message says what, and what to do.
+# Usage: install_deps.sh [--no-torch] [--prefix FOLDER] [PACKAGE…]
+#   --no-torch       libtorch comes from elsewhere (make build TORCH=…), or not at all
+#   --prefix FOLDER  without root: unpack the libraries that are missing into FOLDER/usr (make build DEPS_PREFIX=FOLDER)
+#   PACKAGE          another package to require, such as clang-tidy
+#
+# Exit code 0: the build can go on. 1: something that it needs is missing; the message says what, and what to do. 2: bad arguments.
 set -euo pipefail
 
-# package, and a command or header that shows it is there when it came from somewhere other than apt
-needed=(
+say() { printf 'install_deps: %s\n' "$*" >&2; }
+
+torch=yes prefix='' extra=()
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --no-torch) torch=no ;;
+    --prefix)
+      [[ $# -ge 2 && "$2" == /* ]] || { say "--prefix: got ${2:-nothing}; want a folder's full path" && exit 2; }
+      prefix=$2
+      shift
+      ;;
+    -*) say "$1: want --no-torch, --prefix FOLDER or names of packages" && exit 2 ;;
+    *) extra+=("$1 $1") ;;
+  esac
+  shift
+done
+
+# package, and a command or header that shows it is there when it came from somewhere other than apt. The names are those of
+# Debian 12 and of Ubuntu 24.04, whose package index (main and universe, amd64) has every one but libtorch-dev and python3-torch.
+tools=(
   "g++ g++"
   "cmake cmake"
   "ninja-build ninja"
   "python3 python3"
+)
+libraries=(
   "libcli11-dev CLI/CLI.hpp"
   "nlohmann-json3-dev nlohmann/json.hpp"
   "libfmt-dev fmt/format.h"
@@ -18,25 +43,37 @@ needed=(
   "libxxhash-dev xxhash.h"
   "libeigen3-dev eigen3/Eigen/src/Core/util/Macros.h"
   "libgtest-dev gtest/gtest.h"
-  "libbenchmark-dev benchmark/benchmark.h"
 )
-# Their absence is a warning: without the first the training engine is not built, without OpenBLAS it is slow, without
-# Ceres nothing is calibrated, without
-# SentencePiece `copus data` knows bytes alone, without python3-torch the engine is not checked against PyTorch, without
-# clang the fuzz targets are not built.
+# Their absence is a warning: without libtorch the training engine is not built, without Gloo it has one CPU rank, without
+# OpenBLAS it is slow, without Ceres nothing is calibrated, without SentencePiece `copus data` knows bytes alone, without
+# Google Benchmark there are no benches, without python3-torch the engine is not checked against PyTorch, without clang the
+# fuzz targets are not built.
 optional=(
-  "libtorch-dev ATen/Version.h"
-  "libgloo-dev gloo/config.h"
   "libopenblas0-openmp -"
   "libceres-dev ceres/version.h"
   "libsentencepiece-dev sentencepiece_processor.h"
-  "python3-torch -"
+  "libbenchmark-dev benchmark/benchmark.h"
   "clang clang++"
   "libclang-rt-dev libFuzzer"
 )
-for package in "$@"; do
-  needed+=("$package $package")
-done
+with_torch=(
+  "libtorch-dev ATen/Version.h"
+  "libgloo-dev gloo/config.h"
+  "python3-torch -"
+)
+
+# Its words, as "ubuntu 24.04". OS_RELEASE is there for tests.
+release=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && printf '%s %s' "${ID:-}" "${VERSION_ID:-}") || release=''
+lacks_torch=no
+if [[ $torch == yes ]]; then
+  case "$release" in
+    "ubuntu 23."* | "ubuntu 24."*) lacks_torch=yes ;;
+    *) optional+=("${with_torch[@]}") ;;
+  esac
+fi
+# What is unpacked without root is what headers are needed of: the tools must be there.
+[[ -z $prefix ]] || optional=()
+needed=("${tools[@]}" "${libraries[@]}" "${extra[@]}")
 
 installed_by_dpkg() {
   command -v dpkg-query >/dev/null 2>&1 &&
@@ -48,7 +85,10 @@ usable() {
   case "$1" in
     -) false ;;
     libFuzzer) compgen -G "$(clang++ -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*" >/dev/null ;;
-    *.h | *.hpp) command -v g++ >/dev/null 2>&1 && g++ -x c++ -E -include "$1" /dev/null >/dev/null 2>&1 ;;
+    *.h | *.hpp)
+      command -v g++ >/dev/null 2>&1 &&
+        CPATH="${prefix:+$prefix/usr/include:}${CPATH:-}" g++ -x c++ -E -include "$1" /dev/null >/dev/null 2>&1
+      ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
   esac
 }
@@ -62,21 +102,47 @@ missing_of() {
   done
 }
 
-say() { printf 'install_deps: %s\n' "$*" >&2; }
+as_root=()
+may_install() {
+  [[ "$(id -u)" -ne 0 ]] || return 0
+  as_root=(sudo)
+  command -v sudo >/dev/null 2>&1 && return 0
+  say "not root, and there is no sudo: --prefix FOLDER (make build DEPS_PREFIX=FOLDER) needs neither"
+  return 1
+}
 
 apt_install() {
-  local as_root=()
-  if [[ "$(id -u)" -ne 0 ]]; then
-    if ! command -v sudo >/dev/null 2>&1; then
-      say "not root, and there is no sudo"
-      return 1
-    fi
-    as_root=(sudo)
-  fi
   local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
     apt-get install --yes --quiet --no-install-recommends "$@")
   # Package lists may be absent (a fresh container) or stale: refresh them only when the first try fails.
-  "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; }
+  "${install[@]}" || { "${as_root[@]}" apt-get update --quiet && "${install[@]}"; } || {
+    say "apt-get failed (offline?)"
+    return 1
+  }
+}
+
+# Downloads the packages, and those that they need, and unpacks them into the folder. No root: nothing of the system changes.
+unpack() {
+  local packages=() debs
+  mapfile -t packages < <(apt-get install --simulate --no-install-recommends "$@" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p')
+  debs=$(mktemp -d)
+  if [[ ${#packages[@]} -gt 0 ]] && (cd "$debs" && apt-get download --quiet "${packages[@]}" 2>&1); then
+    mkdir -p "$prefix"
+    for deb in "$debs"/*.deb; do dpkg-deb --extract "$deb" "$prefix"; done
+  else
+    say "apt-get download failed (offline, or its lists are missing: apt-get update needs root)"
+  fi
+  rm -rf "$debs"
+}
+
+list_elsewhere() {
+  say "elsewhere, install g++ 12 or clang 14 or later, CMake 3.25 or later, Ninja, Python 3, and the libraries
+  CLI11, nlohmann-json 3.11, fmt, toml++ 3, xxHash 0.8, Eigen 3.4, GoogleTest; then run make again.
+  By these names, on which nobody has built Copus yet:
+    Fedora: dnf install gcc-c++ cmake ninja-build python3 cli11-devel json-devel fmt-devel tomlplusplus-devel xxhash-devel eigen3-devel gtest-devel
+    Arch: pacman -S gcc cmake ninja python cli11 nlohmann-json fmt tomlplusplus xxhash eigen gtest
+    conda-forge, without root: cxx-compiler cmake ninja cli11 nlohmann_json fmt tomlplusplus xxhash eigen gtest
+  docs/install.md says how to go on from there, and how to build with PyTorch's libtorch."
 }
 
 mapfile -t missing_needed < <(missing_of "${needed[@]}")
@@ -85,12 +151,22 @@ missing=("${missing_needed[@]}" "${missing_optional[@]}")
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 
 say "missing: ${missing[*]}"
-if command -v apt-get >/dev/null 2>&1; then
-  # Apart, so that an optional package that this release does not have keeps none of the needed ones out.
-  [[ ${#missing_needed[@]} -eq 0 ]] || apt_install "${missing_needed[@]}" >&2 || say "apt-get failed (offline?)"
-  [[ ${#missing_optional[@]} -eq 0 ]] || apt_install "${missing_optional[@]}" >&2 || say "apt-get failed (offline?)"
-else
+if ! command -v apt-get >/dev/null 2>&1; then
   say "no apt-get here: Copus is built and tested on Debian 12"
+elif [[ -n $prefix ]]; then
+  mapfile -t missing_libraries < <(missing_of "${libraries[@]}")
+  [[ ${#missing_libraries[@]} -eq 0 ]] || unpack "${missing_libraries[@]}" >&2
+elif may_install; then
+  [[ ${#missing_needed[@]} -eq 0 ]] || apt_install "${missing_needed[@]}" >&2 || true
+  # Apart, so that an optional package that this release does not have keeps none of the needed ones out; and then without
+  # those that it does not have, so that they keep none of their like out.
+  if [[ ${#missing_optional[@]} -gt 0 ]] && ! apt_install "${missing_optional[@]}" >&2; then
+    known=()
+    for package in "${missing_optional[@]}"; do
+      if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); fi
+    done
+    if [[ ${#known[@]} -gt 0 && ${#known[@]} -lt ${#missing_optional[@]} ]]; then apt_install "${known[@]}" >&2 || true; fi
+  fi
 fi
 
 mapfile -t missing_needed < <(missing_of "${needed[@]}")
@@ -98,9 +174,15 @@ mapfile -t missing_optional < <(missing_of "${optional[@]}")
 if [[ ${#missing_optional[@]} -gt 0 ]]; then
   say "going on without ${missing_optional[*]}: what needs them is left out"
 fi
+if [[ $lacks_torch == yes ]]; then
+  say "Ubuntu 24.04 has no libtorch-dev: copus train needs a wheel of PyTorch, make build TORCH=python3 (docs/install.md)"
+fi
 if [[ ${#missing_needed[@]} -gt 0 ]]; then
   say "still missing: ${missing_needed[*]}"
-  say "on Debian or Ubuntu, with a network: apt-get install ${missing_needed[*]}"
-  say "elsewhere: install the same tools and libraries by your own package manager, then run make again"
+  if command -v apt-get >/dev/null 2>&1; then
+    say "with a network: apt-get install ${missing_needed[*]}"
+  else
+    list_elsewhere
+  fi
   exit 1
 fi

@@ -16,5 +16,7 @@ void add_checkpoint_command(CommandLine& line);
 void add_completion_command(CommandLine& line);
 // Not shown: the options as tables, for documents.
 void add_options_command(CommandLine& line);
+// Not shown: the manual pages, for the installation.
+void add_man_command(CommandLine& line);
 
 }  // namespace copus

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/copus/command_line.h"
@@ -52,15 +53,23 @@ std::map<std::string, std::set<std::string>> words_by_command(CommandLine& line)
   return words;
 }
 
+std::string commands_of(CommandLine& line) {
+  return fmt::format("{}", fmt::join(shown_commands(line.app()), " "));
+}
+
+// The branches of a shell's `case`, which set what may stand next.
+std::string branches(const std::map<std::string, std::set<std::string>>& words_by_key,
+                     std::string_view assignment) {
+  std::string text;
+  for (const auto& [key, words] : words_by_key) {
+    const std::string list = fmt::format("{}", fmt::join(words, " "));
+    text += fmt::format("    {}) {} ;;\n", key, fmt::format(fmt::runtime(assignment), list));
+  }
+  return text;
+}
+
 std::string bash_script(CommandLine& line) {
-  std::string cases, values;
-  for (const auto& [command, words] : words_by_command(line)) {
-    cases += fmt::format("    {}) words=\"{}\" ;;\n", command, fmt::join(words, " "));
-  }
-  for (const auto& [flag, known] : values_by_flag(line)) {
-    values += fmt::format("    {}) words=\"{}\" ;;\n", flag, fmt::join(known, " "));
-  }
-  const std::string commands = fmt::format("{}", fmt::join(shown_commands(line.app()), " "));
+  const std::string commands = commands_of(line);
   return fmt::format(
       "_copus() {{\n"
       "  local words previous=\"${{COMP_WORDS[COMP_CWORD-1]}}\" "
@@ -71,12 +80,67 @@ std::string bash_script(CommandLine& line) {
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\"))\n"
       "}}\n"
       "complete -F _copus copus\n",
-      cases, commands, commands, values);
+      branches(words_by_command(line), "words=\"{}\""), commands, commands,
+      branches(values_by_flag(line), "words=\"{}\""));
+}
+
+// The same script serves `source` and a folder of functions that zsh loads when they are needed.
+std::string zsh_script(CommandLine& line) {
+  return fmt::format(
+      "#compdef copus\n"
+      "_copus() {{\n"
+      "  local -a known\n"
+      "  case \"${{words[2]}}\" in\n{}  esac\n"
+      "  if (( CURRENT == 2 )); then known=({} --help --version); fi\n"
+      "  case \"${{words[CURRENT-1]}}\" in\n{}  esac\n"
+      "  compadd -- $known\n"
+      "  _files\n"
+      "}}\n"
+      "if [ \"${{funcstack[1]}}\" = _copus ]; then _copus \"$@\"; else compdef _copus copus; fi\n",
+      branches(words_by_command(line), "known=({})"), commands_of(line),
+      branches(values_by_flag(line), "known=({})"));
+}
+
+// Between single quotes of fish.
+std::string fish_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+
+std::string fish_script(CommandLine& line) {
+  std::string script = "complete -c copus -n __fish_use_subcommand -l version -d 'what this is'\n";
+  for (const CLI::App* each : line.app().get_subcommands([](CLI::App*) { return true; })) {
+    if (each->get_group().empty()) continue;
+    script += fmt::format("complete -c copus -n __fish_use_subcommand -a {} -d {}\n",
+                          each->get_name(), fish_quoted(each->get_description()));
+  }
+  const auto values = values_by_flag(line);
+  for (const auto& [command, words] : words_by_command(line)) {
+    const std::string seen = fmt::format("'__fish_seen_subcommand_from {}'", command);
+    for (const std::string& word : words) {
+      if (!word.starts_with("--")) {
+        script += fmt::format("complete -c copus -n {} -a {}\n", seen, word);
+        continue;
+      }
+      script += fmt::format("complete -c copus -n {} -l {}", seen, word.substr(2));
+      const auto known = values.find(word);
+      if (known != values.end()) {
+        script +=
+            fmt::format(" -r -a {}", fish_quoted(fmt::format("{}", fmt::join(known->second, " "))));
+      }
+      script += "\n";
+    }
+  }
+  return script;
 }
 
 struct CompletionArgs : OptionGroup {
-  Option<std::string> shell{this, "shell", word({"bash", "zsh"}),
-                            "whose script is printed; zsh's goes through bashcompinit", "bash"};
+  Option<std::string> shell{this, "shell", word({"bash", "zsh", "fish"}), "whose script is printed",
+                            "bash"};
 };
 
 }  // namespace
@@ -85,10 +149,10 @@ void add_completion_command(CommandLine& line) {
   line.add<CompletionArgs>(
       {"completion", "Print the completion script of a shell", "eval \"$(copus completion bash)\""},
       [&line](const CompletionArgs& args) {
-        if (*args.shell == "zsh") {
-          fmt::print("autoload -U +X bashcompinit && bashcompinit\n");
-        }
-        fmt::print("{}", bash_script(line));
+        const auto script = *args.shell == "zsh"    ? zsh_script
+                            : *args.shell == "fish" ? fish_script
+                                                    : bash_script;
+        fmt::print("{}", script(line));
         return kOk;
       });
 }

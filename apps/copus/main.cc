@@ -16,6 +16,8 @@
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
 #include "apps/copus/common.h"
+#include "apps/copus/version.h"
+#include "copus/base/program_file.h"
 #include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/spec/catalog.h"
@@ -25,9 +27,8 @@ namespace {
 // The program by its path, wherever it was found, and its arguments.
 std::vector<std::string> own_command(int argc, char** argv) {
   std::vector<std::string> command(argv, argv + argc);
-  std::error_code failed;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (!failed && !command.empty()) command[0] = self.string();
+  const std::filesystem::path self = copus::own_program();
+  if (!self.empty() && !command.empty()) command[0] = self.string();
   return command;
 }
 
@@ -77,9 +78,16 @@ int main(int argc, char** argv) {
   }
   const std::string_view wanted = argc > 1 ? argv[1] : "";
   if (wanted != "train") copus::print_to_whoever_reads();  // training asks whether it is a terminal
+  const auto version = copus::version_answer({argv + (argc > 0 ? 1 : 0), argv + argc});
+  if (!version) return copus::report(version.error());
+  if (*version) {
+    std::fputs((*version)->c_str(), stdout);
+    return answered(copus::kOk);
+  }
   copus::CommandLine line(own_command(argc, argv));
   CLI::App& app = line.app();
-  app.set_version_flag("--version", std::string("copus ") + COPUS_VERSION);
+  // For --help alone: version_answer() has answered.
+  app.add_flag("--version")->description("print version, commit and libraries; --json: as JSON");
   app.footer(
       "Example: copus plan --model llama-3-70b --cluster 64x8xH100-80GB-SXM --global-batch 1024");
   copus::add_plan_command(line);
@@ -92,13 +100,14 @@ int main(int argc, char** argv) {
   copus::add_checkpoint_command(line);
   copus::add_completion_command(line);
   copus::add_options_command(line);
+  copus::add_man_command(line);
   if (const auto known = check_commands(app, argc, argv); !known) {
     return copus::report(known.error());
   }
   try {
     return answered(line.run_command(argc, argv));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help
       std::ostringstream text;
       const int code = app.exit(error, text, text);
       std::fputs(text.str().c_str(), stdout);

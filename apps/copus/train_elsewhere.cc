@@ -2,24 +2,23 @@
 // copus-train, the same program with the engine in it, and this process becomes that one.
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "apps/copus/common.h"
 #include "apps/copus/train.h"
+#include "copus/base/program_file.h"
 
 namespace copus {
 
 int train(TrainRequest /*request*/, TrainArgs& /*args*/, const std::vector<std::string>& command) {
-  const std::filesystem::path self(command.front());
-  const std::string engine = (self.parent_path() / "copus-train").string();
+  const std::string engine = program_file(command.front(), "copus-train").string();
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
   arguments.push_back(nullptr);
   execv(engine.c_str(), arguments.data());  // returns where there is none
-  return report(make_error(
-      "train: this build has no engine (copus-train); want libtorch-dev installed, then make "
-      "build"));
+  return report(
+      field_error("train",
+                  "the engine (copus-train) is not installed; want the package copus-train, or "
+                  "libtorch-dev and then make build"));
 }
 
 }  // namespace copus

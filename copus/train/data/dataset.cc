@@ -16,25 +16,25 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 60U;
 
 Result<void> check_options(const DatasetOptions& options) {
   if (options.seq_len < 1 || options.seq_len > kMaxSeqLen) {
-    return make_error("seq_len: got {}; want 1 to {}", options.seq_len, kMaxSeqLen);
+    return field_error("seq_len", "got {}; want 1 to {}", options.seq_len, kMaxSeqLen);
   }
-  if (options.vocab < 1) return make_error("vocab: got {}; want 1 or more", options.vocab);
+  if (options.vocab < 1) return field_error("vocab", "got {}; want 1 or more", options.vocab);
   if (!(options.held_out >= 0 && options.held_out < 1)) {  // also when it is no number
-    return make_error("held_out: got {}; want a share from 0 to below 1", options.held_out);
+    return field_error("held_out", "got {}; want a share from 0 to below 1", options.held_out);
   }
   return {};
 }
 
 Result<std::vector<TokenFile>> open_files(const std::vector<std::string>& sources) {
-  if (sources.empty()) return make_error("data: got no files; want files, or builtin");
+  if (sources.empty()) return field_error("data", "got no files; want files, or builtin");
   std::vector<TokenFile> files;
   for (const std::string& source : sources) {
     if (source == "builtin") {
       if (sources.size() > 1) {
-        return make_error(
-            "data: got builtin among {} sources; want builtin alone (./builtin is a "
-            "file of that name)",
-            sources.size());
+        return field_error("data",
+                           "got builtin among {} sources; want builtin alone (./builtin is a "
+                           "file of that name)",
+                           sources.size());
       }
       files.push_back(TokenFile::from_bytes(builtin_corpus(kBuiltinCorpusBytes), source));
     } else {
@@ -42,8 +42,8 @@ Result<std::vector<TokenFile>> open_files(const std::vector<std::string>& source
       // The same name twice is meant; both halves of a pair are what a shell makes of x.*.
       for (std::size_t i = 0; i < files.size(); ++i) {
         if (files[i].name() == file.name() && sources[i] != source) {
-          return make_error("data: got {} and {}, which are one pair; want one of them", sources[i],
-                            source);
+          return field_error("data", "got {} and {}, which are one pair; want one of them",
+                             sources[i], source);
         }
       }
       files.push_back(std::move(file));

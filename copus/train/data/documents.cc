@@ -120,7 +120,7 @@ Result<TokenizeTotals> tokenize_files(const std::vector<std::string>& inputs,
   std::optional<std::int32_t> end;
   if (options.append_end) {
     end = tokenizer.end_of_document();
-    if (!end) return make_error("--append-eod: the tokenizer has no end-of-document token");
+    if (!end) return field_error("--append-eod", "the tokenizer has no end-of-document token");
   }
   TokenWriterOptions writer_options;
   writer_options.vocab = tokenizer.vocab();

@@ -42,9 +42,11 @@ Result<TokenType> token_type(std::uint8_t code, const std::string& name) {
     case TokenType::kUint16:
       return static_cast<TokenType>(code);
   }
-  return make_error(
-      "{}: dtype: got {}; want 1 (uint8), 2 (int8), 3 (int16), 4 (int32), 5 (int64) or 8 (uint16)",
-      name, code);
+  return error_in(
+      name,
+      field_error("dtype",
+                  "got {}; want 1 (uint8), 2 (int8), 3 (int16), 4 (int32), 5 (int64) or 8 (uint16)",
+                  code));
 }
 
 Result<Fields> check_counts(std::span<const std::byte> index, const std::string& name) {
@@ -54,12 +56,14 @@ Result<Fields> check_counts(std::span<const std::byte> index, const std::string&
   // Bounded before they are multiplied.
   const std::uint64_t rest = index.size() - kIndexHeaderBytes;
   if (fields.sequences == 0 || fields.sequences > rest / 12) {
-    return make_error("{}: sequence count: got {}; want 1 to {} in a file of {} bytes", name,
-                      fields.sequences, rest / 12, index.size());
+    return error_in(name,
+                    field_error("sequence count", "got {}; want 1 to {} in a file of {} bytes",
+                                fields.sequences, rest / 12, index.size()));
   }
   if (fields.document_indices < 2 || fields.document_indices > rest / 8) {
-    return make_error("{}: document count: got {}; want 2 to {} in a file of {} bytes", name,
-                      fields.document_indices, rest / 8, index.size());
+    return error_in(name,
+                    field_error("document count", "got {}; want 2 to {} in a file of {} bytes",
+                                fields.document_indices, rest / 8, index.size()));
   }
   const std::uint64_t want =
       kIndexHeaderBytes + 12 * fields.sequences + 8 * fields.document_indices;
@@ -156,11 +160,12 @@ Result<IndexSummary> check_index(std::span<const std::byte> index, const std::st
                       index.size(), kIndexHeaderBytes);
   }
   if (std::memcmp(index.data(), kIndexMagic.data(), kIndexMagic.size()) != 0) {
-    return make_error("{}: magic: got other bytes; want MMIDIDX, Megatron-LM's index", index_name);
+    return error_in(index_name,
+                    field_error("magic", "got other bytes; want MMIDIDX, Megatron-LM's index"));
   }
   const Fields header{index};
   if (const auto version = header.at<std::uint64_t>(9); version != kIndexVersion) {
-    return make_error("{}: version: got {}; want {}", index_name, version, kIndexVersion);
+    return error_in(index_name, field_error("version", "got {}; want {}", version, kIndexVersion));
   }
   IndexSummary summary;
   COPUS_TRY(summary.type, token_type(header.at<std::uint8_t>(17), index_name));

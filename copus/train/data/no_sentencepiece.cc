@@ -4,10 +4,10 @@
 namespace copus {
 
 Result<std::unique_ptr<Tokenizer>> sentencepiece_tokenizer(const std::string& model_path) {
-  return make_error(
-      "tokenizer: got {}; this build has no SentencePiece: want bytes, or build again with "
-      "libsentencepiece-dev installed",
-      model_path);
+  return field_error("tokenizer",
+                     "got {}; this build has no SentencePiece: want bytes, or build again with "
+                     "libsentencepiece-dev installed",
+                     model_path);
 }
 
 }  // namespace copus

@@ -24,13 +24,13 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
   Result<void> encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     const auto status = processor_->Encode({text.data(), text.size()}, &out);
-    if (!status.ok()) return make_error("tokenizer: cannot encode: {}", status.message());
+    if (!status.ok()) return field_error("tokenizer", "cannot encode: {}", status.message());
     return {};
   }
   Result<std::string> decode(std::span<const std::int32_t> tokens) const override {
     std::string text;
     const auto status = processor_->Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
-    if (!status.ok()) return make_error("tokenizer: cannot decode: {}", status.message());
+    if (!status.ok()) return field_error("tokenizer", "cannot decode: {}", status.message());
     return text;
   }
 

@@ -1,9 +1,8 @@
-// Loads the SentencePiece module from beside the program. no_sentencepiece.cc stands in where the
-// library was not there to build it.
+// Loads the SentencePiece module, a file that belongs to the program. no_sentencepiece.cc stands in
+// where the library was not there to build it.
 #include <dlfcn.h>
 
-#include <filesystem>
-
+#include "copus/base/program_file.h"
 #include "copus/train/data/tokenizer.h"
 
 namespace copus {
@@ -22,14 +21,14 @@ constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 
 Result<Module> load_module() {
-  std::error_code failed;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  const std::string path = (program.parent_path() / COPUS_SENTENCEPIECE_MODULE).string();
+  const std::string path = program_file(own_program(), COPUS_SENTENCEPIECE_MODULE).string();
   void* module = dlopen(path.c_str(), kFlags);
-  if (module == nullptr) return make_error("tokenizer: {}; want it beside the program", dlerror());
+  if (module == nullptr)
+    return field_error("tokenizer", "{}; want it beside the program, or in ../lib/copus",
+                       dlerror());
   Module found;
   found.open = reinterpret_cast<decltype(found.open)>(dlsym(module, "copus_open_sentencepiece"));
-  if (found.open == nullptr) return make_error("tokenizer: {}", dlerror());
+  if (found.open == nullptr) return field_error("tokenizer", "{}", dlerror());
   return found;
 }
 

@@ -160,7 +160,7 @@ Result<TokenWriter> TokenWriter::create(const std::string& prefix,
                                         const TokenWriterOptions& options) {
   COPUS_CHECK(options.vocab >= 1 && options.max_sequence >= 1);
   if (prefix.empty() || prefix.ends_with('/')) {
-    return make_error("output: got \"{}\"; want a prefix, as x for x.bin and x.idx", prefix);
+    return field_error("output", "got \"{}\"; want a prefix, as x for x.bin and x.idx", prefix);
   }
   auto state = std::make_unique<State>();
   state->options = options;

@@ -27,7 +27,8 @@ std::unique_ptr<Tokenizer> byte_tokenizer() { return std::make_unique<ByteTokeni
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& name) {
   if (name == "bytes") return byte_tokenizer();
   if (name.find('.') == std::string::npos && name.find('/') == std::string::npos) {
-    return make_error("tokenizer: got {}; want bytes, or the path of a SentencePiece .model", name);
+    return field_error("tokenizer", "got {}; want bytes, or the path of a SentencePiece .model",
+                       name);
   }
   return sentencepiece_tokenizer(name);
 }
