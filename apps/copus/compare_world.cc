@@ -98,8 +98,9 @@ Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>
     COPUS_TRY(sim.job, load_job(job));
   }
   if (sim.job.options.stage_cut == StageCut::kWork) {
-    return make_error(
-        "stage_cut: got work; want layers (--assume stage_cut=layers), because what a move of a "
+    return field_error(
+        "stage_cut",
+        "got work; want layers (--assume stage_cut=layers), because what a move of a "
         "run costs is counted in whole layers");
   }
   return {};

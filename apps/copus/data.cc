@@ -152,10 +152,10 @@ int run_data(const DataArgs& args) {
   const int asked = (args.inputs.given() ? 1 : 0) + (args.builtin.given() ? 1 : 0) +
                     (args.inspect.given() ? 1 : 0);
   if (asked != 1) {
-    return report(make_error("data: got {} of --input, --builtin and --inspect; want one",
-                             asked == 0   ? "none"
-                             : asked == 2 ? "two"
-                                          : "all"));
+    return report(field_error("data", "got {} of --input, --builtin and --inspect; want one",
+                              asked == 0   ? "none"
+                              : asked == 2 ? "two"
+                                           : "all"));
   }
   if (args.inspect.given()) {
     if (args.output.given()) {

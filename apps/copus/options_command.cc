@@ -28,13 +28,13 @@ Result<int> print_table(const CommandLine& line, const OptionsArgs& args) {
     const auto& options = command.args->options();
     if (std::none_of(options.begin(), options.end(),
                      [&](const AnyOption* option) { return option->title() == *args.title; })) {
-      return make_error("title: got \"{}\"; want one of copus {} --help", *args.title,
-                        command.path);
+      return field_error("title", "got \"{}\"; want one of copus {} --help", *args.title,
+                         command.path);
     }
     fmt::print("{}", markdown_table(*command.args, *args.title));
     return kOk;
   }
-  return make_error("command: got {}; want {}", *args.command, join_or(names));
+  return field_error("command", "got {}; want {}", *args.command, join_or(names));
 }
 
 }  // namespace

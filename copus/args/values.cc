@@ -33,7 +33,7 @@ Values<bool> flag() {
       "",
       [](const std::string& text, const std::string& field) -> Result<bool> {
         if (text == "true" || text == "false") return text == "true";
-        return make_error("{}: got {}; want true or false", field, shortened(text, kMaxShown));
+        return field_error(field, "got {}; want true or false", shortened(text, kMaxShown));
       },
       [](bool value) { return Json(value); });
 }
@@ -63,7 +63,7 @@ Values<Seconds> duration(Seconds longest, std::string_view longest_text) {
                                             const std::string& field) -> Result<Seconds> {
         COPUS_TRY(const double seconds, parse_duration(text, field));
         if (longest.v > 0 && seconds > longest.v) {
-          return make_error("{}: got {}; want {}", field, text, most);
+          return field_error(field, "got {}; want {}", text, most);
         }
         return Seconds(seconds);
       },
@@ -75,7 +75,7 @@ Values<std::string> text(std::string placeholder) {
   return single<std::string>(
       std::move(placeholder),
       [](const std::string& value, const std::string& field) -> Result<std::string> {
-        if (value.empty()) return make_error("{}: got an empty value", field);
+        if (value.empty()) return field_error(field, "got an empty value");
         return value;
       },
       [](const std::string& value) { return Json(value); });
@@ -90,8 +90,7 @@ Values<std::string> word(const std::vector<std::string>& words) {
         for (const std::string& each : words) {
           if (value == each) return value;
         }
-        return make_error("{}: got {}; want {}", field, shortened(value, kMaxShown),
-                          join_or(words));
+        return field_error(field, "got {}; want {}", shortened(value, kMaxShown), join_or(words));
       },
       [](const std::string& value) { return Json(value); });
   values.form.choices = words;

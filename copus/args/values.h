@@ -45,7 +45,7 @@ Values<T> single(std::string placeholder, Read read, Write write, std::string ra
   values.form.range = std::move(range);
   values.read = [read](const std::vector<std::string>& texts,
                        const std::string& field) -> Result<T> {
-    if (texts.size() != 1) return make_error("{}: got {} values; want one", field, texts.size());
+    if (texts.size() != 1) return field_error(field, "got {} values; want one", texts.size());
     return read(texts.front(), field);
   };
   values.write = write;

@@ -33,7 +33,7 @@ Result<std::uint64_t> parse_checksum(std::string_view text, std::string_view fie
   std::uint64_t checksum = 0;
   std::from_chars(text.data(), text.data() + text.size(), checksum, /*base=*/16);
   if (checksum_text(checksum) == text) return checksum;
-  return make_error("{}: got \"{}\"; want 16 hexadecimal digits", field, shortened(text, 40));
+  return field_error(field, "got \"{}\"; want 16 hexadecimal digits", shortened(text, 40));
 }
 
 }  // namespace copus

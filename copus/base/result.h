@@ -21,13 +21,13 @@ struct Error {
   std::string field = {};  // the one that the message is about, as it names it; empty: not said
 };
 
-// Builds an Error from a format string: `return make_error("nodes: got {}; want 1 or more", n);`
+// An Error that is about no field, of a file say: `return make_error("{}: no such file", path);`
 template <typename... Args>
 Error make_error(fmt::format_string<Args...> format, Args&&... args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// The same for an error of one field, which is told beside the message and at its front:
+// An Error about one field, which is told beside the message and at its front:
 // `return field_error("nodes", "got {}; want 1 or more", n);`
 template <typename... Args>
 Error field_error(std::string_view field, fmt::format_string<Args...> format, Args&&... args) {

@@ -48,17 +48,19 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   if (balance != "even" && balance != "cost") {
-    return make_error("{}: stage_balance: got {}; want even or cost", where, balance);
+    return error_in(where, field_error("stage_balance", "got {}; want even or cost", balance));
   }
   if (!profile.network.is_null()) {
     if (!profile.network.is_object()) {
-      return make_error("{}: network: got {}; want an object, as {{\"network_latency_us\": 8}}",
-                        where, profile.network.type_name());
+      return error_in(
+          where, field_error("network", "got {}; want an object, as {{\"network_latency_us\": 8}}",
+                             profile.network.type_name()));
     }
     for (const auto& [key, value] : profile.network.items()) {
       if (!key.starts_with("network_")) {
-        return make_error("{}: network: got key {:?}; want network_ keys of a cluster file", where,
-                          key);
+        return error_in(
+            where,
+            field_error("network", "got key {:?}; want network_ keys of a cluster file", key));
       }
     }
     // Tried on any cluster, so that a wrong key or value shows here.

@@ -92,13 +92,16 @@ const std::vector<WordOption>& word_options() {
   return options;
 }
 
+// An assumption as errors name it.
+std::string named(std::string_view assumption) { return fmt::format("--assume {}", assumption); }
+
 Result<double> parse_number(std::string_view text, const NumberOption& option) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
       value < option.low || value > option.high) {
-    return make_error("--assume {}: got {}; want a number from {} to {}", option.name, text,
-                      option.low, option.high);
+    return field_error(named(option.name), "got {}; want a number from {} to {}", text, option.low,
+                       option.high);
   }
   return value;
 }
@@ -108,13 +111,14 @@ Result<double> parse_number(std::string_view text, const NumberOption& option) {
 Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp) {
   if (cp <= 1 || runs_ring_attention(options, gpu)) return {};
   if (options.attention == AttentionKernel::kUnfused) {
-    return make_error(
-        "cp: got {} with attention=unfused; want 1, or fused attention, which a split "
-        "sequence needs",
-        cp);
+    return field_error("cp",
+                       "got {} with attention=unfused; want 1, or fused attention, which a split "
+                       "sequence needs",
+                       cp);
   }
-  return make_error(
-      "cp: got {}; want 1, because {} has no fused attention, which a split sequence needs "
+  return field_error(
+      "cp",
+      "got {}; want 1, because {} has no fused attention, which a split sequence needs "
       "(--assume attention=fused for one that has)",
       cp, gpu.name);
 }
@@ -125,10 +129,10 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
   for (const std::string_view item : split(text, ',')) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos)
-      return make_error("--assume: got '{}'; want name=value", item);
+      return field_error("--assume", "got '{}'; want name=value", item);
     const std::string_view name = item.substr(0, equals), value = item.substr(equals + 1);
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
-      return make_error("--assume {}: got it twice; want it once", name);
+      return field_error(named(name), "got it twice; want it once");
     }
     seen.push_back(name);
     bool found = false;
@@ -136,7 +140,7 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
       if (option.name != name) continue;
       const auto word = std::find(option.words.begin(), option.words.end(), value);
       if (word == option.words.end()) {
-        return make_error("--assume {}: got {}; want {}", name, value, join_or(option.words));
+        return field_error(named(name), "got {}; want {}", value, join_or(option.words));
       }
       option.set(options, static_cast<std::size_t>(word - option.words.begin()));
       found = true;
@@ -152,8 +156,8 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
       for (const WordOption& option : word_options()) names.push_back(option.name);
       for (const NumberOption& option : number_options()) names.push_back(option.name);
       std::vector<std::string> near = nearest_names(name, names);
-      return make_error("--assume: got unknown option '{}'; want {}", name,
-                        join_or(near.empty() ? names : near));
+      return field_error("--assume", "got unknown option '{}'; want {}", name,
+                         join_or(near.empty() ? names : near));
     }
   }
   return options;
@@ -172,7 +176,7 @@ Result<CostOptions> options_from_json(const Json& json, const std::string& where
     }
     const Result<CostOptions> applied =
         apply_assumptions(options, fmt::format("{}={}", name, text));
-    if (!applied) return make_error("{}: {}", where, applied.error().message);
+    if (!applied) return error_in(where, applied.error());
     options = *applied;
   }
   return options;

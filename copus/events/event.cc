@@ -21,7 +21,7 @@ Result<Enum> parse_one_of(std::string_view field, std::string_view text,
     if (text == to_string(value)) return value;
     names.emplace_back(to_string(value));
   }
-  return make_error("{}: got {:?}; want {}", field, text.substr(0, 40), join_or(names));
+  return field_error(field, "got {:?}; want {}", text.substr(0, 40), join_or(names));
 }
 
 }  // namespace

@@ -339,7 +339,7 @@ class EventParser {
   // What an error names itself is the field.
   template <typename T>
   void take(T& field, Result<T> parsed) {
-    if (!parsed) return from_.fail(make_error("{}: {}", where_, parsed.error().message));
+    if (!parsed) return from_.fail(error_in(where_, parsed.error()));
     field = std::move(parsed).value();
   }
 

@@ -35,8 +35,8 @@ std::string to_text(const Configuration& at) {
 Result<Configuration> parse_configuration(std::string_view text) {
   const std::size_t at = text.find(kAtBatch);
   if (at == std::string_view::npos) {
-    return make_error("configuration: got {:?}; want dp2.tp1.pp2.mb4 at batch 32",
-                      text.substr(0, 80));
+    return field_error("configuration", "got {:?}; want dp2.tp1.pp2.mb4 at batch 32",
+                       text.substr(0, 80));
   }
   COPUS_TRY(const PartialPlan plan, parse_plan_text(text.substr(0, at), "configuration"));
   COPUS_TRY(const std::int64_t batch,

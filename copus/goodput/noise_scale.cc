@@ -208,16 +208,17 @@ Result<NoiseScale> NoiseScale::from_json(const Json& json, const std::string& wh
   // The newest step has weight 1, and no step has more.
   const double least = std::min(1.0, scale.weight_);
   if (scale.weight_ > 0 && scale.weight_ < 1) {
-    return make_error("{}: weight: got {}; want 0, or 1 or more", where, scale.weight_);
+    return error_in(where, field_error("weight", "got {}; want 0, or 1 or more", scale.weight_));
   }
   if (scale.weight2_ < least || scale.weight2_ > scale.weight_) {
-    return make_error("{}: weight2: got {}; want {} to {}, which is weight", where, scale.weight2_,
-                      least, scale.weight_);
+    return error_in(where, field_error("weight2", "got {}; want {} to {}, which is weight",
+                                       scale.weight2_, least, scale.weight_));
   }
   const double most = std::sqrt(scale.g2_g2_) * std::sqrt(scale.s_s_);
   if (std::abs(scale.g2_s_) > most * (1 + 1e-6)) {
-    return make_error("{}: g2_s: got {}; want at most {} either way, sqrt(g2_g2 * s_s)", where,
-                      scale.g2_s_, most);
+    return error_in(where,
+                    field_error("g2_s", "got {}; want at most {} either way, sqrt(g2_g2 * s_s)",
+                                scale.g2_s_, most));
   }
   return scale;
 }

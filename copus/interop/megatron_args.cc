@@ -106,31 +106,32 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
 // What Megatron-LM's flags cannot say: the model that they describe would be another.
 Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
   if (m.full_layers > 0 && m.sliding_window < seq_len) {
-    return make_error("max_window_layers: got {} of {} layers; Megatron-LM's window is of all",
-                      m.full_layers, m.layers);
+    return field_error("max_window_layers", "got {} of {} layers; Megatron-LM's window is of all",
+                       m.full_layers, m.layers);
   }
   if (m.gated_mlp && m.activation != Activation::kSilu) {
-    return make_error("hidden_act: got gelu in a gated MLP; Megatron-LM's flags have silu there");
+    return field_error("hidden_act",
+                       "got gelu in a gated MLP; Megatron-LM's flags have silu there");
   }
   const RopeScaling& rope = m.rope_scaling;
   if (rope.kind == RopeScaling::kOther || (m.mla.enabled && rope.kind != RopeScaling::kNone)) {
-    return make_error("rope_scaling: got {}; Megatron-LM's flags have llama3 and linear{}",
-                      rope.kind == RopeScaling::kOther    ? rope.other
-                      : rope.kind == RopeScaling::kLinear ? "linear"
-                                                          : "llama3",
-                      m.mla.enabled ? ", and neither with latent attention" : "");
+    return field_error("rope_scaling", "got {}; Megatron-LM's flags have llama3 and linear{}",
+                       rope.kind == RopeScaling::kOther    ? rope.other
+                       : rope.kind == RopeScaling::kLinear ? "linear"
+                                                           : "llama3",
+                       m.mla.enabled ? ", and neither with latent attention" : "");
   }
   if (rope.kind == RopeScaling::kLlama3 &&
       (rope.low_freq_factor != 1 || rope.high_freq_factor != 4 ||
        rope.original_max_positions != 8192)) {
-    return make_error(
-        "rope_scaling: got llama3 with factors {} and {} from {} positions; Megatron-LM's has 1 "
-        "and 4 from 8192",
-        rope.low_freq_factor, rope.high_freq_factor, rope.original_max_positions);
+    return field_error("rope_scaling",
+                       "got llama3 with factors {} and {} from {} positions; Megatron-LM's has 1 "
+                       "and 4 from 8192",
+                       rope.low_freq_factor, rope.high_freq_factor, rope.original_max_positions);
   }
   if (rope.kind == RopeScaling::kLinear && rope.factor != std::floor(rope.factor)) {
-    return make_error("rope_scaling: got linear by {}; Megatron-LM's factor is a whole number",
-                      rope.factor);
+    return field_error("rope_scaling", "got linear by {}; Megatron-LM's factor is a whole number",
+                       rope.factor);
   }
   return {};
 }
@@ -141,19 +142,20 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
                                                std::int64_t seq_len, std::int64_t global_batch,
                                                const CostOptions& options) {
   if (plan.schedule == ScheduleKind::kGPipe || plan.schedule == ScheduleKind::kZeroBubble) {
-    return make_error("schedule: got {}; Megatron-LM runs 1f1b or interleaved",
-                      to_string(plan.schedule));
+    return field_error("schedule", "got {}; Megatron-LM runs 1f1b or interleaved",
+                       to_string(plan.schedule));
   }
   if (plan.is_cut_by_work(options.stage_cut)) {
-    return make_error("stage_cut: got work; Megatron-LM cuts stages between layers");
+    return field_error("stage_cut", "got work; Megatron-LM cuts stages between layers");
   }
   COPUS_TRY_VOID(check_model(model, seq_len));
   if (model.is_moe() && plan.tp > 1 && !plan.sp) {
-    return make_error("sp: got 0 with tp={} and experts; Megatron-LM trains those with 1", plan.tp);
+    return field_error("sp", "got 0 with tp={} and experts; Megatron-LM trains those with 1",
+                       plan.tp);
   }
   if (plan.ep > 1 && options.precision == Precision::kFp16) {
-    return make_error("ep: got {} in fp16; Megatron-LM trains experts in parallel in bf16 or fp32",
-                      plan.ep);
+    return field_error(
+        "ep", "got {} in fp16; Megatron-LM trains experts in parallel in bf16 or fp32", plan.ep);
   }
   std::vector<std::string> args;
   add_model(model, seq_len, options.precision, args);

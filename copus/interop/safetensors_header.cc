@@ -39,23 +39,26 @@ Result<std::pair<std::int64_t, std::int64_t>> read_range(const Json& json,
   };
   if (!json.is_array() || json.size() != 2 || !index(json[0]) || !index(json[1]) ||
       json[0].get<std::int64_t>() > json[1].get<std::int64_t>()) {
-    return make_error("{}: data_offsets: got {}; want [BEGIN, END] in bytes", where,
-                      shown(json.dump(-1, ' ', true, Json::error_handler_t::replace)));
+    return error_in(where,
+                    field_error("data_offsets", "got {}; want [BEGIN, END] in bytes",
+                                shown(json.dump(-1, ' ', true, Json::error_handler_t::replace))));
   }
   return std::pair{json[0].get<std::int64_t>(), json[1].get<std::int64_t>()};
 }
 
 Result<std::vector<std::int64_t>> read_shape(const Json& json, const std::string& where) {
   if (!json.is_array() || json.size() > kMaxDimensions) {
-    return make_error("{}: shape: got {}; want a list of at most {} sizes", where,
-                      json.is_array() ? fmt::format("{} sizes", json.size()) : "no list",
-                      kMaxDimensions);
+    return error_in(where,
+                    field_error("shape", "got {}; want a list of at most {} sizes",
+                                json.is_array() ? fmt::format("{} sizes", json.size()) : "no list",
+                                kMaxDimensions));
   }
   std::vector<std::int64_t> shape;
   for (const Json& size : json) {
     if (!size.is_number_unsigned() || size.get<std::uint64_t>() > std::uint64_t{kMost}) {
-      return make_error("{}: shape: got {}; want sizes of 0 or more", where,
-                        shown(size.dump(-1, ' ', true, Json::error_handler_t::replace)));
+      return error_in(where,
+                      field_error("shape", "got {}; want sizes of 0 or more",
+                                  shown(size.dump(-1, ' ', true, Json::error_handler_t::replace))));
     }
     shape.push_back(size.get<std::int64_t>());
   }
@@ -78,18 +81,20 @@ Result<SafetensorsArray> read_array(const std::string& name, const Json& json,
   array.end = offsets.second;
   COPUS_TRY(const std::int64_t bytes, array_bytes(array, where));
   if (bytes != array.end - array.begin) {
-    return make_error("{}: data_offsets: got {} bytes; want {}, as dtype and shape have it", where,
-                      array.end - array.begin, bytes);
+    return error_in(where,
+                    field_error("data_offsets", "got {} bytes; want {}, as dtype and shape have it",
+                                array.end - array.begin, bytes));
   }
   return array;
 }
 
 Result<void> read_metadata(const Json& json, const std::string& where,
                            std::map<std::string, std::string>& metadata) {
-  if (!json.is_object()) return make_error("{}: __metadata__: want an object of texts", where);
+  if (!json.is_object())
+    return error_in(where, field_error("__metadata__", "want an object of texts"));
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) {
-      return make_error("{}: __metadata__: {}: want a text", where, shown(key));
+      return error_in(where, field_error("__metadata__", "{}: want a text", shown(key)));
     }
     metadata.emplace(key, value.get<std::string>());
   }
@@ -118,13 +123,15 @@ Result<std::int64_t> array_bytes(const SafetensorsArray& array, const std::strin
   const auto* const dtype = std::find_if(kDtypes.begin(), kDtypes.end(),
                                          [&](const Dtype& d) { return d.name == array.dtype; });
   if (dtype == kDtypes.end()) {
-    return make_error("{}: dtype: got {}; want F32, BF16, F16 or another of the format's", where,
-                      shown(array.dtype));
+    return error_in(where,
+                    field_error("dtype", "got {}; want F32, BF16, F16 or another of the format's",
+                                shown(array.dtype)));
   }
   std::int64_t bytes = dtype->bytes;
   for (const std::int64_t size : array.shape) {
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
-      return make_error("{}: shape: got more bytes than a file can have; want fewer", where);
+      return error_in(where,
+                      field_error("shape", "got more bytes than a file can have; want fewer"));
     }
   }
   return bytes;
@@ -148,12 +155,13 @@ Result<std::int64_t> safetensors_header_bytes(std::string_view file, std::int64_
     length = length << 8U | static_cast<unsigned char>(file[i]);
   }
   if (length > kMaxJsonBytes) {
-    return make_error("{}: header length: got {}; want at most {}", where, length, kMaxJsonBytes);
+    return error_in(where,
+                    field_error("header length", "got {}; want at most {}", length, kMaxJsonBytes));
   }
   const std::int64_t bytes = kLengthBytes + static_cast<std::int64_t>(length);
   if (bytes <= file_bytes) return bytes;
-  return make_error("{}: header length: got {}; want at most {}, which the file has", where, length,
-                    file_bytes - kLengthBytes);
+  return error_in(where, field_error("header length", "got {}; want at most {}, which the file has",
+                                     length, file_bytes - kLengthBytes));
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::int64_t file_bytes,
@@ -168,7 +176,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::i
             parse_json(file.substr(kLengthBytes,
                                    static_cast<std::size_t>(header.data_begin) - kLengthBytes),
                        where + ": header"));
-  if (!json.is_object()) return make_error("{}: header: want an object of arrays", where);
+  if (!json.is_object()) return error_in(where, field_error("header", "want an object of arrays"));
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__") {
       COPUS_TRY_VOID(read_metadata(value, where, header.metadata));
@@ -225,8 +233,8 @@ Result<std::string> print_safetensors_header(std::vector<SafetensorsArray>& arra
   // The data begins where any type may lie.
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   if (text.size() > kMaxJsonBytes) {
-    return make_error("{}: header: got {} bytes ({} arrays); want at most {}", where, text.size(),
-                      arrays.size(), kMaxJsonBytes);
+    return error_in(where, field_error("header", "got {} bytes ({} arrays); want at most {}",
+                                       text.size(), arrays.size(), kMaxJsonBytes));
   }
   std::string file;
   for (std::size_t i = 0; i < kLengthBytes; ++i) {

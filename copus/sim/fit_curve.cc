@@ -167,13 +167,14 @@ void set_knots(const std::vector<double>& levels, const std::vector<double>& log
 Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calibration) {
   for (const RecordedRun& run : runs) {
     if (run.steps().size() < 20) {
-      return make_error("--from: got a run of {} steps; want 20 or more", run.steps().size());
+      return field_error("--from", "got a run of {} steps; want 20 or more", run.steps().size());
     }
   }
   const std::vector<double> levels = common_levels(runs);
   if (levels.empty()) {
-    return make_error(
-        "--from: got runs with no loss in common; want runs that learn, and go as far as each "
+    return field_error(
+        "--from",
+        "got runs with no loss in common; want runs that learn, and go as far as each "
         "other");
   }
   const double last_loss = levels.back();
@@ -200,7 +201,7 @@ Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calib
       }
     }
   }
-  if (!std::isfinite(least)) return make_error("--from: no law of progress fits these runs");
+  if (!std::isfinite(least)) return field_error("--from", "no law of progress fits these runs");
 
   FittedCurve fitted = unpack(x, last_loss);
   const auto of_runs = residuals.progress(fitted);

@@ -52,8 +52,8 @@ Result<std::vector<Policy>> parse_policy(const std::string& name,
     COPUS_TRY(const std::int64_t batch,
               parse_integer(name.substr(7), "--policies: static", 1, 1 << 30));
     if (std::find(batches.begin(), batches.end(), batch) == batches.end()) {
-      return make_error("--policies: got {}; want a batch of the ladder: {}", name,
-                        fmt::join(batches, ", "));
+      return field_error("--policies", "got {}; want a batch of the ladder: {}", name,
+                         fmt::join(batches, ", "));
     }
     return std::vector<Policy>{{name, Rule::kStatic, batch, Adapt::kOff}};
   }
@@ -72,7 +72,7 @@ Result<std::vector<Policy>> parse_policy(const std::string& name,
     if (policy.name == name) return std::vector<Policy>{policy};
     names.push_back(policy.name);
   }
-  return make_error("--policies: got {}; want {}", shortened(name, 40), join_or(names));
+  return field_error("--policies", "got {}; want {}", shortened(name, 40), join_or(names));
 }
 
 }  // namespace

@@ -32,14 +32,16 @@ Result<void> RecordedRun::add(const TimedEvent& event, const std::string& where)
 
 Result<void> RecordedRun::add_step(const StepEvent& event, Seconds t, const std::string& where) {
   if (!(std::abs(event.loss) <= kLong)) {
-    return make_error("{}: loss: got {}; want a number from {:g} to {:g}", where, event.loss,
-                      -kLong, kLong);
+    return error_in(where, field_error("loss", "got {}; want a number from {:g} to {:g}",
+                                       event.loss, -kLong, kLong));
   }
   if (event.gns && !(*event.gns >= 0 && *event.gns <= kLong)) {
-    return make_error("{}: gns: got {}; want a number from 0 to {:g}", where, *event.gns, kLong);
+    return error_in(where,
+                    field_error("gns", "got {}; want a number from 0 to {:g}", *event.gns, kLong));
   }
   if (event.samples < 1) {
-    return make_error("{}: samples: got {}; want an integer of 1 or more", where, event.samples);
+    return error_in(where,
+                    field_error("samples", "got {}; want an integer of 1 or more", event.samples));
   }
   RecordedStep step;
   step.t = t - begin_;

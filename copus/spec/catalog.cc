@@ -67,7 +67,7 @@ Result<std::string> file_text(std::string_view folder, std::string_view kind,
     return equal_ignoring_case(n, name);
   });
   if (found == names.end()) {
-    return make_error("{}: got {:?}; want {}", kind, name.substr(0, 80), suggestions(name, names));
+    return field_error(kind, "got {:?}; want {}", name.substr(0, 80), suggestions(name, names));
   }
   const std::string relative = fmt::format("{}/{}.json", folder, *found);
   if (!catalog_dir().empty()) {
@@ -80,7 +80,7 @@ Result<std::string> file_text(std::string_view folder, std::string_view kind,
   for (const EmbeddedFile& file : embedded_catalog()) {
     if (file.path == relative) return std::string(file.content);
   }
-  return make_error("{}: {} vanished from the catalog folder", kind, relative);
+  return field_error(kind, "{} vanished from the catalog folder", relative);
 }
 
 const Json& embedded_gpus() {
@@ -131,8 +131,8 @@ Result<ClusterSpec> cluster_from_shape(std::string_view text) {
   const bool middle_is_number =
       !middle.empty() && middle.find_first_not_of("0123456789+-.,_ ") == std::string_view::npos;
   if (!middle_is_number) {
-    return make_error("cluster: got {:?}; want NODESxGPUSxGPU, as 4x8xH100-80GB-SXM",
-                      text.substr(0, 80));
+    return field_error("cluster", "got {:?}; want NODESxGPUSxGPU, as 4x8xH100-80GB-SXM",
+                       text.substr(0, 80));
   }
   COPUS_TRY(const std::int64_t nodes,
             parse_integer(text.substr(0, first), "cluster: nodes", 1, kMaxGpus));
@@ -142,8 +142,8 @@ Result<ClusterSpec> cluster_from_shape(std::string_view text) {
   // bits.
   const double total = static_cast<double>(nodes) * static_cast<double>(per_node);
   if (total > static_cast<double>(kMaxGpus)) {
-    return make_error("cluster: got {}x{} = {:.0f} GPUs; want at most {}", nodes, per_node, total,
-                      kMaxGpus);
+    return field_error("cluster", "got {}x{} = {:.0f} GPUs; want at most {}", nodes, per_node,
+                       total, kMaxGpus);
   }
   COPUS_TRY(const GpuSpec gpu, catalog_gpu(text.substr(second + 1)));
   return cluster_of(gpu, nodes, per_node);
@@ -185,8 +185,8 @@ Result<GpuSpec> catalog_gpu(std::string_view name) {
       return gpu;
     }
   }
-  return make_error("gpu: got {:?}; want {}", name.substr(0, 80),
-                    suggestions(name, catalog_gpu_names()));
+  return field_error("gpu", "got {:?}; want {}", name.substr(0, 80),
+                     suggestions(name, catalog_gpu_names()));
 }
 
 Result<ClusterSpec> cluster_from_json(const Json& json, const std::string& where) {
@@ -198,13 +198,15 @@ Result<ClusterSpec> cluster_from_json(const Json& json, const std::string& where
   GpuSpec gpu;
   if (entry.is_string()) {
     auto found = catalog_gpu(entry.get_ref<const std::string&>());
-    if (!found) return make_error("{}: {}", where, found.error().message);
+    if (!found) return error_in(where, found.error());
     gpu = std::move(found).value();
   } else if (entry.is_object()) {
     COPUS_TRY(gpu, gpu_from_json(entry, where + ": gpu"));
   } else {
-    return make_error("{}: gpu: {}; want a catalog name, as H100-80GB-SXM, or an object", where,
-                      entry.is_null() ? "missing" : fmt::format("got a {}", entry.type_name()));
+    return error_in(
+        where,
+        field_error("gpu", "{}; want a catalog name, as H100-80GB-SXM, or an object",
+                    entry.is_null() ? "missing" : fmt::format("got a {}", entry.type_name())));
   }
   // Not cluster_of(): what the GPU's entry leaves out may be in the file, so only the whole is
   // validated.

@@ -97,7 +97,8 @@ void read_gpu(FieldReader& from, GpuSpec& gpu, const std::string& where, bool re
   Reader options{from, where};
   fields::visit_gpu_options(gpu, options);
   if (required && !from.has("peak_tflops")) {
-    from.fail(make_error("{}: peak_tflops: missing; want an object, as {{\"bf16\": 312}}", where));
+    from.fail(error_in(
+        where, field_error("peak_tflops", "missing; want an object, as {{\"bf16\": 312}}")));
   }
   read_nested(from, "peak_tflops", where, [&](Reader& r) { fields::visit_peaks(gpu, r); });
   read_nested(from, "efficiency", where,
@@ -154,7 +155,7 @@ Result<ClusterSpec> apply_cluster_json(ClusterSpec defaults, const Json& json,
   from.refuse_unknown();
   COPUS_TRY_VOID(from.finish());
   if (auto valid = cluster.validate(); !valid) {
-    return make_error("{}: {}", where, valid.error().message);
+    return error_in(where, valid.error());
   }
   return cluster;
 }

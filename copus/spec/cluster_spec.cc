@@ -64,7 +64,7 @@ Result<Precision> parse_precision(std::string_view text) {
   for (const Precision p : kPrecisions) {
     if (text == to_string(p)) return p;
   }
-  return make_error("precision: got {:?}; want bf16, fp16, fp8 or fp32", text.substr(0, 40));
+  return field_error("precision", "got {:?}; want bf16, fp16, fp8 or fp32", text.substr(0, 40));
 }
 
 std::string_view to_string(LinkTopology t) {
@@ -100,8 +100,9 @@ FlopsPerSec GpuSpec::peak(Precision p) const {
 Result<void> check_precision(const GpuSpec& gpu, Precision p) {
   if (gpu.peak(p).v > 0) {
     if (p != Precision::kFp8 || gpu.peak(Precision::kBf16).v > 0) return {};
-    return make_error(
-        "precision: got fp8 on {}, whose peak_tflops has no bf16; want it there, because attention "
+    return field_error(
+        "precision",
+        "got fp8 on {}, whose peak_tflops has no bf16; want it there, because attention "
         "and the vocabulary's products run in it",
         gpu.name);
   }
@@ -109,8 +110,8 @@ Result<void> check_precision(const GpuSpec& gpu, Precision p) {
   for (const Precision q : kPrecisions) {
     if (gpu.peak(q).v > 0) has.emplace_back(to_string(q));
   }
-  return make_error("precision: got {}, which {} has no units for; want {}", to_string(p), gpu.name,
-                    join_or(has));
+  return field_error("precision", "got {}, which {} has no units for; want {}", to_string(p),
+                     gpu.name, join_or(has));
 }
 
 double congestion_growth(std::int64_t nodes) {

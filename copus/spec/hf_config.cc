@@ -90,8 +90,9 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
   m.kv_heads =
       f.integer_or("num_key_value_heads", kv_as_heads ? m.heads : defaults.kv_heads, 1, kMaxHeads);
   if (m.heads % m.kv_heads != 0) {
-    f.fail(make_error("{}: num_key_value_heads: got {}; want a divisor of num_attention_heads ({})",
-                      c.where, m.kv_heads, m.heads));
+    f.fail(error_in(c.where, field_error("num_key_value_heads",
+                                         "got {}; want a divisor of num_attention_heads ({})",
+                                         m.kv_heads, m.heads)));
   }
   if (f.has("head_dim")) {
     m.head_dim = f.integer("head_dim", 1, kMaxHeadDim);
@@ -101,8 +102,10 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
     m.head_dim = divided(c, "hidden_size", m.hidden, "num_attention_heads", m.heads);
   }
   if (m.head_dim % 2 != 0) {
-    f.fail(make_error("{}: head_dim: got {}; want an even number (rotary positions turn pairs)",
-                      c.where, m.head_dim));
+    f.fail(error_in(
+        c.where,
+        field_error("head_dim", "got {}; want an even number (rotary positions turn pairs)",
+                    m.head_dim)));
   }
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions =
@@ -184,10 +187,11 @@ void read_qwen3_moe(Config& c, ModelSpec& m) {
   c.fields.integer_or("decoder_sparse_step", 1, 1, 1);
   const Json& dense_layers = c.fields.child("mlp_only_layers");
   if (!dense_layers.is_null() && !(dense_layers.is_array() && dense_layers.empty())) {
-    c.fields.fail(
-        make_error("{}: mlp_only_layers: got {}; want an empty array (dense layers in between are "
-                   "not supported)",
-                   c.where, dense_layers.is_array() ? "an array of layers" : "no array"));
+    c.fields.fail(error_in(
+        c.where, field_error("mlp_only_layers",
+                             "got {}; want an empty array (dense layers in between are "
+                             "not supported)",
+                             dense_layers.is_array() ? "an array of layers" : "no array")));
   }
 }
 
@@ -263,7 +267,7 @@ Result<ModelSpec> spec_from_json(const Json& json, const std::string& where) {
   FieldReader& fields = config.fields;
   const std::vector<std::string> names = family_names();
   if (json.is_object() && !fields.has("model_type")) {
-    return make_error("{}: model_type: missing; want {}", where, join_or(names));
+    return error_in(where, field_error("model_type", "missing; want {}", join_or(names)));
   }
   ModelSpec model;
   model.family = fields.text("model_type");
@@ -275,8 +279,9 @@ Result<ModelSpec> spec_from_json(const Json& json, const std::string& where) {
   }
   if (family == nullptr) {
     const std::vector<std::string> nearest = nearest_names(model.family, names, 1);
-    return make_error("{}: model_type: got \"{}\"; want {}{}", where, printable(model.family),
-                      join_or(names), nearest.empty() ? "" : " (nearest: " + nearest[0] + ")");
+    return error_in(where, field_error("model_type", "got \"{}\"; want {}{}",
+                                       printable(model.family), join_or(names),
+                                       nearest.empty() ? "" : " (nearest: " + nearest[0] + ")"));
   }
   family->read(config, model);
 
@@ -286,8 +291,7 @@ Result<ModelSpec> spec_from_json(const Json& json, const std::string& where) {
   model.name = printable(std::move(model.name));
 
   COPUS_TRY_VOID(fields.finish());
-  if (auto valid = model.validate(); !valid)
-    return make_error("{}: {}", where, valid.error().message);
+  if (auto valid = model.validate(); !valid) return error_in(where, valid.error());
   return model;
 }
 

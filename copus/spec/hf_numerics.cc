@@ -45,8 +45,9 @@ RopeScaling scaling_from(FieldReader& fields, const std::string& where) {
       fields.integer("original_max_position_embeddings", 1, kMaxPositions);
   // Frequencies between the two are interpolated over their difference.
   if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
-    fields.fail(make_error("{}: high_freq_factor: got {:g}; want more than low_freq_factor ({:g})",
-                           where, scaling.high_freq_factor, scaling.low_freq_factor));
+    fields.fail(error_in(
+        where, field_error("high_freq_factor", "got {:g}; want more than low_freq_factor ({:g})",
+                           scaling.high_freq_factor, scaling.low_freq_factor)));
   }
   return scaling;
 }

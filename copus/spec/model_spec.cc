@@ -114,8 +114,8 @@ struct Bound {
 Result<void> check_bounds(std::initializer_list<Bound> bounds) {
   for (const Bound& bound : bounds) {
     if (bound.value >= bound.low && bound.value <= bound.high) continue;
-    return make_error("{}: got {}; want an integer from {} to {}", bound.field, bound.value,
-                      bound.low, bound.high);
+    return field_error(bound.field, "got {}; want an integer from {} to {}", bound.value, bound.low,
+                       bound.high);
   }
   return {};
 }
@@ -188,10 +188,10 @@ Result<void> ModelSpec::validate() const {
                       {"moe.first_dense_layers", moe.first_dense_layers, 0, layers - 1}}));
   }
   if (heads % kv_heads != 0) {
-    return make_error("kv_heads: got {}; want a divisor of heads ({})", kv_heads, heads);
+    return field_error("kv_heads", "got {}; want a divisor of heads ({})", kv_heads, heads);
   }
   if (const double total = Count<double>{*this}.total(); !(total <= kMaxParams)) {
-    return make_error("total parameters: got {:.3g}; want at most {:.0e}", total, kMaxParams);
+    return field_error("total parameters", "got {:.3g}; want at most {:.0e}", total, kMaxParams);
   }
   return {};
 }

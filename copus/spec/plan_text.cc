@@ -58,7 +58,7 @@ struct StatedParts {
 
   Result<void> add(PlanField field, std::string_view value) {
     if (stated.has(field)) {
-      return make_error("{}: got {} twice; want each key once", option, name_of(field));
+      return field_error(option, "got {} twice; want each key once", name_of(field));
     }
     if (const Result<void> parsed = parse_value(stated.plan, field, value); !parsed) {
       return error_in(option, parsed.error());
@@ -73,9 +73,9 @@ void imply_schedule(PartialPlan& partial) {
 }
 
 Error mixed_forms(std::string_view text, std::string_view option) {
-  return make_error(
-      "{}: got {:?}, which mixes two forms; want one of them, as tp=2,pp=4 or tp2.pp4", option,
-      text.substr(0, kShownPlan));
+  return field_error(option,
+                     "got {:?}, which mixes two forms; want one of them, as tp=2,pp=4 or tp2.pp4",
+                     text.substr(0, kShownPlan));
 }
 
 // "tp=2,pp=4": `part` is "tp=2".
@@ -86,8 +86,8 @@ Result<void> add_pair(StatedParts& parts, std::string_view part, std::string_vie
     if (digits != std::string_view::npos && find_plan_field(part.substr(0, digits))) {
       return mixed_forms(text, parts.option);
     }
-    return make_error("{}: got {:?}; want KEY=VALUE[,KEY=VALUE…], as tp=2,pp=4", parts.option,
-                      part.substr(0, kShownPart));
+    return field_error(parts.option, "got {:?}; want KEY=VALUE[,KEY=VALUE…], as tp=2,pp=4",
+                       part.substr(0, kShownPart));
   }
   const std::string_view key = trimmed(part.substr(0, equals));
   const std::string_view value = trimmed(part.substr(equals + 1));
@@ -98,8 +98,8 @@ Result<void> add_pair(StatedParts& parts, std::string_view part, std::string_vie
       names.emplace_back(each == PlanField::kStageLayers ? short_name_of(each) : name_of(each));
     }
     const std::vector<std::string> nearest = nearest_names(key.substr(0, kShownPart), names);
-    return make_error("{}: got the key {:?}; want {}", parts.option, key.substr(0, kShownPart),
-                      join_or(nearest.empty() ? names : nearest));
+    return field_error(parts.option, "got the key {:?}; want {}", key.substr(0, kShownPart),
+                       join_or(nearest.empty() ? names : nearest));
   }
   // No value has a point with a letter behind it.
   const std::size_t dot = value.find('.');
@@ -124,9 +124,10 @@ Result<void> add_word(StatedParts& parts, std::string_view part, std::string_vie
   for (const PlanField field : kPlanFields) names.emplace_back(short_name_of(field));
   for (const Word& word : kWords) names.emplace_back(word.word);
   const std::vector<std::string> nearest = nearest_names(key.substr(0, kShownPart), names);
-  return make_error("{}: got {:?}{}; want {}", parts.option, part.substr(0, kShownPart),
-                    part == text ? "" : fmt::format(" in {:?}", text.substr(0, kShownPlan)),
-                    nearest.empty() ? "a plan, as tp=2,pp=4, tp2.pp4 or the path of a plan.json" : join_or(nearest));
+  return field_error(parts.option, "got {:?}{}; want {}", part.substr(0, kShownPart),
+                     part == text ? "" : fmt::format(" in {:?}", text.substr(0, kShownPlan)),
+                     nearest.empty() ? "a plan, as tp=2,pp=4, tp2.pp4 or the path of a plan.json"
+                                     : join_or(nearest));
 }
 
 Result<PartialPlan> fields_from_json(const Json& json, const std::string& where) {
@@ -188,7 +189,7 @@ Result<PartialPlan> plan_from_json(const Json& json, const std::string& where) {
   if (entry->is_object() && entry->contains("plans")) {
     const Json& plans = (*entry)["plans"];
     if (!plans.is_array() || plans.empty()) {
-      return make_error("{}: plans: got no entry; want an array of one or more", where);
+      return error_in(where, field_error("plans", "got no entry; want an array of one or more"));
     }
     entry = &plans[0];
   }

@@ -255,7 +255,7 @@ TEST(PlanField, IsFoundByBothOfItsNames) {
 
 TEST(PlanField, IsToldBesideTheMessageOfAnError) {
   EXPECT_EQ(parse_plan_text("tp=0", "--plan").error().field, "tp");
-  EXPECT_EQ(parse_plan_text("dp2.mbx", "--plan").error().field, "");  // no field's name
+  EXPECT_EQ(parse_plan_text("dp2.mbx", "--plan").error().field, "--plan");  // no field of a plan
   EXPECT_EQ(parse_plan_text("dp2.mb0", "--plan").error().field, "micro_batch");
   EXPECT_EQ(plan_from_json(Json{{"zero", 7}}, "p").error().field, "zero");
 }

@@ -84,7 +84,7 @@ void write_interleaved(RankWriter out, const Schedule& s) {
 Result<void> check_shape(ScheduleKind kind, std::int64_t pp, std::int64_t vp, std::int64_t m) {
   const auto positive = [](const char* field, std::int64_t value) -> Result<void> {
     if (value < 1 || value > kMaxForwards) {
-      return make_error("{}: got {}; want 1 to {}", field, value, kMaxForwards);
+      return field_error(field, "got {}; want 1 to {}", value, kMaxForwards);
     }
     return {};
   };
@@ -92,17 +92,17 @@ Result<void> check_shape(ScheduleKind kind, std::int64_t pp, std::int64_t vp, st
   COPUS_TRY_VOID(positive("vp", vp));
   COPUS_TRY_VOID(positive("micro_batches", m));
   if (pp * vp > kMaxForwards || pp * vp * m > kMaxForwards) {
-    return make_error("pp*vp*micro_batches: got {}*{}*{}; want at most {}", pp, vp, m,
-                      kMaxForwards);
+    return field_error("pp*vp*micro_batches", "got {}*{}*{}; want at most {}", pp, vp, m,
+                       kMaxForwards);
   }
   if (kind == ScheduleKind::kInterleaved) {
-    if (vp < 2) return make_error("vp: got {}; want 2 or more for the interleaved schedule", vp);
+    if (vp < 2) return field_error("vp", "got {}; want 2 or more for the interleaved schedule", vp);
     if (m % pp != 0) {
-      return make_error(
-          "micro_batches: got {}; want a multiple of pp={} for the interleaved schedule", m, pp);
+      return field_error("micro_batches",
+                         "got {}; want a multiple of pp={} for the interleaved schedule", m, pp);
     }
   } else if (vp != 1) {
-    return make_error("vp: got {}; want 1 unless the schedule is interleaved", vp);
+    return field_error("vp", "got {}; want 1 unless the schedule is interleaved", vp);
   }
   return {};
 }

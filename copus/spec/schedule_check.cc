@@ -88,19 +88,19 @@ class Checker {
   // Also bounds what the later checks allocate by the number of actions that there are.
   Result<void> check_shape() {
     if (s_.pp < 1 || s_.vp < 1 || s_.micro_batches < 1) {
-      return make_error("pp, vp, micro_batches: got {}, {}, {}; want 1 or more each", s_.pp, s_.vp,
-                        s_.micro_batches);
+      return field_error("pp, vp, micro_batches", "got {}, {}, {}; want 1 or more each", s_.pp,
+                         s_.vp, s_.micro_batches);
     }
     if (s_.ranks.size() != static_cast<std::size_t>(s_.pp)) {
-      return make_error("ranks: got {} lists of actions; want pp={}", s_.ranks.size(), s_.pp);
+      return field_error("ranks", "got {} lists of actions; want pp={}", s_.ranks.size(), s_.pp);
     }
     std::int64_t total = 0;
     for (const auto& rank : s_.ranks) total += static_cast<std::int64_t>(rank.size());
     const std::int64_t chunks = std::int64_t{s_.pp} * s_.vp;
     if (total / chunks < s_.micro_batches) {
-      return make_error(
-          "actions: got {}; want 2 or more for each of {} chunks and {} micro-batches", total,
-          chunks, s_.micro_batches);
+      return field_error("actions",
+                         "got {}; want 2 or more for each of {} chunks and {} micro-batches", total,
+                         chunks, s_.micro_batches);
     }
     done_.assign(static_cast<std::size_t>(chunks * s_.micro_batches), 0);
     return {};

@@ -130,11 +130,11 @@ Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan,
   const ClusterSpec& cluster = step.cluster();
   COPUS_TRY_VOID(step.validate(plan));
   if (!(skew >= 0 && skew <= kMaxSkew)) {
-    return make_error("skew: got {}; want 0 (a balanced gate) to {}", skew, kMaxSkew);
+    return field_error("skew", "got {}; want 0 (a balanced gate) to {}", skew, kMaxSkew);
   }
   if (flow_estimate(plan) > kMaxFlows) {
-    return make_error("cluster: {} GPUs with ep={} make about {} flows; want at most {}",
-                      plan.gpus(), plan.ep, flow_estimate(plan), kMaxFlows);
+    return field_error("cluster", "{} GPUs with ep={} make about {} flows; want at most {}",
+                       plan.gpus(), plan.ep, flow_estimate(plan), kMaxFlows);
   }
 
   const RankGrid grid(plan);

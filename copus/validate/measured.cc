@@ -137,8 +137,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
   plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
   const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
-  if (!recompute)
-    cells.fail(make_error("{}: {}", cells.at("recompute"), recompute.error().message));
+  if (!recompute) cells.fail(error_in(cells.at("recompute"), recompute.error()));
   if (recompute) plan.recompute = *recompute;
 
   // An engine that has fewer sequences than replicas times micro-batches runs whole micro-batches.
@@ -191,7 +190,7 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   run.model = read_model(cells, run.seq_len);
   read_plan(cells, run);
   const Result<Precision> precision = parse_precision(cells.text_or("precision", "bf16"));
-  if (!precision) cells.fail(make_error("{}: {}", run.where, precision.error().message));
+  if (!precision) cells.fail(error_in(run.where, precision.error()));
   if (precision) run.precision = *precision;
   const std::string_view status = cells.text("status");
   run.failed = !status.empty() && status != "ok" && status != "OK";
@@ -209,8 +208,8 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
     if (!cluster) return cluster.error();
     if (const std::int64_t gpus = cells.has("num_gpus") ? cells.integer("num_gpus") : 0;
         gpus > 0 && gpus != run.plan.gpus()) {
-      return make_error("num_gpus: got {}, where tp*pp*cp*dp = {}*{}*{}*{} = {}; want the same",
-                        gpus, run.plan.tp, run.plan.pp, run.plan.cp, run.plan.dp, run.plan.gpus());
+      return field_error("num_gpus", "got {}, where tp*pp*cp*dp = {}*{}*{}*{} = {}; want the same",
+                         gpus, run.plan.tp, run.plan.pp, run.plan.cp, run.plan.dp, run.plan.gpus());
     }
     run.cluster = *cluster;
     COPUS_TRY_VOID(run.model.validate());

@@ -12,7 +12,7 @@ Values<std::int64_t> steps_or_off() {
         if (text == "off") return 0;
         const Result<std::int64_t> steps = parse_integer(text, field, 1, kMany);
         if (steps) return *steps;
-        return make_error("{}: got {}; want steps, 1 or more, or off", field, text);
+        return field_error(field, "got {}; want steps, 1 or more, or off", text);
       },
       [](std::int64_t steps) { return steps == 0 ? Json("off") : Json(steps); });
 }

@@ -11,7 +11,7 @@ Values<BatchRange> batch_range() {
       [](const std::string& text, const std::string& field) -> Result<BatchRange> {
         const std::vector<std::string_view> ends = split(text, ':');
         if (ends.size() != 2) {
-          return make_error("{}: got {}; want LOW:HIGH as in 16:512", field, text);
+          return field_error(field, "got {}; want LOW:HIGH as in 16:512", text);
         }
         BatchRange range;
         COPUS_TRY(range.lowest, parse_integer(ends[0], field + ": lowest", 1, kMost));

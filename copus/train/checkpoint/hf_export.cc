@@ -171,7 +171,7 @@ Result<HfExported> export_to_hf(const CheckpointReader& checkpoint, const std::s
   fs::path target = fs::path(folder).lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   if (target.empty() || target.filename() == "." || target.filename() == "..") {
-    return make_error("--out: got \"{}\"; want the name of a new folder", folder);
+    return field_error("--out", "got \"{}\"; want the name of a new folder", folder);
   }
   std::error_code failed;
   if (fs::exists(target, failed) &&

@@ -43,17 +43,20 @@ Result<std::vector<std::string>> files_of_index(const Json& index, const std::st
   const Json& map = fields.child("weight_map");
   COPUS_TRY_VOID(fields.finish());
   if (!map.is_object() || map.empty()) {
-    return make_error("{}: weight_map: got {}; want an object of tensor names and their files",
-                      where, map.is_null() ? "none" : "something else");
+    return error_in(
+        where, field_error("weight_map", "got {}; want an object of tensor names and their files",
+                           map.is_null() ? "none" : "something else"));
   }
   std::vector<std::string> files;
   std::set<std::string> seen;
   for (const auto& [tensor, file] : map.items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : std::string();
     if (!name.ends_with(".safetensors") || name.find('/') != std::string::npos) {
-      return make_error(
-          "{}: weight_map: {}: got {}; want the name of a .safetensors file beside it", where,
-          printable(tensor), printable(file.dump(-1, ' ', true, Json::error_handler_t::replace)));
+      return error_in(
+          where,
+          field_error("weight_map", "{}: got {}; want the name of a .safetensors file beside it",
+                      printable(tensor),
+                      printable(file.dump(-1, ' ', true, Json::error_handler_t::replace))));
     }
     if (seen.insert(name).second) files.push_back(name);
   }
@@ -108,9 +111,10 @@ Result<void> HfSource::open_files(const std::string& folder) {
   for (const auto& [tensor, file] : index.at("weight_map").items()) {
     const auto found = file_of.find(tensor);
     if (found == file_of.end() || found->second != file.get_ref<const std::string&>()) {
-      return make_error("{}: weight_map: {}: got {}, which does not hold it; want {}", index_path,
-                        printable(tensor), printable(file.get<std::string>()),
-                        found == file_of.end() ? "the file that does" : found->second);
+      return error_in(index_path,
+                      field_error("weight_map", "{}: got {}, which does not hold it; want {}",
+                                  printable(tensor), printable(file.get<std::string>()),
+                                  found == file_of.end() ? "the file that does" : found->second));
     }
   }
   return {};
@@ -183,8 +187,9 @@ Result<void> HfSource::check(const HfTensor& wanted, std::size_t file,
     return make_error("{}: got {}; want F32, BF16 or F16", where, array.dtype);
   }
   if (array.shape != wanted.shape) {
-    return make_error("{}: shape: got [{}]; want [{}], as config.json says", where,
-                      fmt::join(array.shape, ", "), fmt::join(wanted.shape, ", "));
+    return error_in(where,
+                    field_error("shape", "got [{}]; want [{}], as config.json says",
+                                fmt::join(array.shape, ", "), fmt::join(wanted.shape, ", ")));
   }
   return {};
 }

@@ -68,8 +68,9 @@ constexpr const char* kHead = "lm_head";
 Result<void> check_family(const ModelSpec& model) {
   static const std::vector<std::string> kFamilies = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
   if (std::find(kFamilies.begin(), kFamilies.end(), model.family) == kFamilies.end()) {
-    return make_error("model: got {}, of family {}; want {} (the families that the engine trains)",
-                      model.name, model.family, join_or(kFamilies));
+    return field_error("model",
+                       "got {}, of family {}; want {} (the families that the engine trains)",
+                       model.name, model.family, join_or(kFamilies));
   }
   return {};
 }

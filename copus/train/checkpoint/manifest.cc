@@ -26,7 +26,7 @@ bool is_plain_name(const std::string& name) {
 
 Result<std::vector<CheckpointFile>> read_files(const Json& json, const std::string& where) {
   if (!json.is_array() || json.empty()) {
-    return make_error("{}: files: want a list of at least one file", where);
+    return error_in(where, field_error("files", "want a list of at least one file"));
   }
   std::vector<CheckpointFile> files;
   std::set<std::string> names;
@@ -40,11 +40,12 @@ Result<std::vector<CheckpointFile>> read_files(const Json& json, const std::stri
     COPUS_TRY_VOID(fields.finish());
     COPUS_TRY(file.xxh3, parse_checksum(xxh3, where + ": files: xxh3"));
     if (!is_plain_name(file.name) || file.name == kManifestName) {
-      return make_error("{}: files: name: got {}; want a file in the same folder", where,
-                        Json(file.name).dump(-1, ' ', true, Json::error_handler_t::replace));
+      return error_in(
+          where, field_error("files", "name: got {}; want a file in the same folder",
+                             Json(file.name).dump(-1, ' ', true, Json::error_handler_t::replace)));
     }
     if (!names.insert(file.name).second) {
-      return make_error("{}: files: got {} twice; want each once", where, file.name);
+      return error_in(where, field_error("files", "got {} twice; want each once", file.name));
     }
     files.push_back(std::move(file));
   }
@@ -104,7 +105,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& wher
   manifest.run = fields.child("run");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
-  if (!manifest.run.is_object()) return make_error("{}: run: want an object", where);
+  if (!manifest.run.is_object()) return error_in(where, field_error("run", "want an object"));
   COPUS_TRY(manifest.model, parse_hf_config(model.dump(), where + ": model"));
   COPUS_TRY(const PartialPlan parsed, plan_from_json(plan, where + ": plan"));
   manifest.plan = parsed.plan;

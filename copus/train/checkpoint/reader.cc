@@ -38,8 +38,9 @@ Result<CheckpointReader> CheckpointReader::open(const std::string& folder) {
   COPUS_TRY(reader.manifest_, read_manifest(folder));
   const ModelSpec& model = reader.manifest_.model;
   if (model.is_moe() || model.mla.enabled) {
-    return make_error("{}: model: got {}; want a dense model without latent attention", folder,
-                      model.name);
+    return error_in(
+        folder,
+        field_error("model", "got {}; want a dense model without latent attention", model.name));
   }
   for (const CheckpointFile& file : reader.manifest_.files) COPUS_TRY_VOID(reader.add_file(file));
   COPUS_TRY_VOID(reader.check_covered());

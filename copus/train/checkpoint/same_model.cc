@@ -21,8 +21,8 @@ Result<void> check_same_model(const ModelSpec& wanted, const CheckpointReader& r
       return fmt::format("{} of {}", tensors[i].name, shape);
     };
     if (text(ours) == text(theirs)) continue;
-    return make_error("--model: got one with {}; want {}, as {} has it", text(ours), text(theirs),
-                      reader.folder());
+    return field_error("--model", "got one with {}; want {}, as {} has it", text(ours),
+                       text(theirs), reader.folder());
   }
   // What has no tensor of its own changes the weights' meaning all the same.
   const Json mine = hf_config_json(wanted), its = hf_config_json(reader.manifest().model);
@@ -30,8 +30,8 @@ Result<void> check_same_model(const ModelSpec& wanted, const CheckpointReader& r
                           "hidden_act", "activation_function", "sliding_window"}) {
     const Json a = mine.value(key, Json()), b = its.value(key, Json());
     if (a == b) continue;
-    return make_error("--model: got {} = {}; want {}, as {} has it", key, a.dump(), b.dump(),
-                      reader.folder());
+    return field_error("--model", "got {} = {}; want {}, as {} has it", key, a.dump(), b.dump(),
+                       reader.folder());
   }
   return {};
 }

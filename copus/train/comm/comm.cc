@@ -67,7 +67,7 @@ std::string first_line(const std::exception& error) {
 
 Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseconds timeout) {
   if (port != 0 && !port_is_free(port)) {
-    return make_error("port: got {}, which is in use; want a free port to meet on", port);
+    return field_error("port", "got {}, which is in use; want a free port to meet on", port);
   }
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
@@ -80,7 +80,7 @@ Result<ServedStore> serve_store(int port, int world_size, std::chrono::milliseco
     const int bound = store->getPort();
     return ServedStore{store, bound};
   } catch (const std::exception& error) {
-    return make_error("port: got {}; want a free port to meet on ({})", port, first_line(error));
+    return field_error("port", "got {}; want a free port to meet on ({})", port, first_line(error));
   }
 }
 

@@ -4,8 +4,8 @@
 namespace copus {
 
 Result<std::unique_ptr<CommBackend>> make_gloo_backend(const GroupAddress&) {
-  return make_error(
-      "device: got cpu with several ranks; want one rank, or a build with Gloo (libgloo-dev)");
+  return field_error(
+      "device", "got cpu with several ranks; want one rank, or a build with Gloo (libgloo-dev)");
 }
 
 }  // namespace copus

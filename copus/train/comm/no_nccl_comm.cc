@@ -4,7 +4,7 @@
 namespace copus {
 
 Result<std::unique_ptr<CommBackend>> make_nccl_backend(const GroupAddress&) {
-  return make_error("device: got cuda with several ranks; want a libtorch that has NCCL");
+  return field_error("device", "got cuda with several ranks; want a libtorch that has NCCL");
 }
 
 }  // namespace copus

@@ -39,14 +39,15 @@ Result<RankDevice> choose_device(const std::string& kind, int local_rank, int lo
     }
     return RankDevice{};
   }
-  if (kind != "cuda") return make_error("--device: got {}; want cpu or cuda", kind);
+  if (kind != "cuda") return field_error("--device", "got {}; want cpu or cuda", kind);
   const int count = gpu_count();
   if (count == 0) {
-    return make_error("--device: got cuda; want cpu (no GPU here, or a libtorch without CUDA)");
+    return field_error("--device", "got cuda; want cpu (no GPU here, or a libtorch without CUDA)");
   }
   if (local_world_size > count) {
-    return make_error("--device: got cuda with {} ranks on this node; want at most {}, one per GPU",
-                      local_world_size, count);
+    return field_error("--device",
+                       "got cuda with {} ranks on this node; want at most {}, one per GPU",
+                       local_world_size, count);
   }
   const RankDevice device{.cuda = true, .index = local_rank};
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(torch_device(device));

@@ -269,7 +269,7 @@ void Trainer::take_waits(StepResult& result) const {
 Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_t samples,
                                                 const std::atomic<bool>& stop) {
   const std::int64_t end = std::min(samples, data.eval_samples());
-  if (end < 1) return make_error("held-out data: got no sequence; want --held-out above 0");
+  if (end < 1) return field_error("held-out data", "got no sequence; want --held-out above 0");
   constexpr std::int64_t kPassesAtOnce = 16;  // so many are in memory
   const std::int64_t dp = options_.plan.dp;
   const Tensor sum =

@@ -131,7 +131,7 @@ Result<int> slurm_local_size(const Getenv& get, int world_size) {
   if (!tasks) return world_size;
   COPUS_TRY(const auto node, number(get, "SLURM_NODEID", 0, kMaxRanks));
   const Result<int> local = slurm_tasks_on_node(tasks->value, node.value_or(0));
-  if (!local) return make_error("{}: {}", tasks->name, local.error().message);
+  if (!local) return error_in(tasks->name, local.error());
   return std::min(*local, world_size);  // a step may be smaller than its job
 }
 
@@ -143,7 +143,7 @@ Result<std::string> slurm_master(const Getenv& get) {
         "SLURM_STEP_NODELIST: not set, nor SLURM_JOB_NODELIST; want one of them, or MASTER_ADDR");
   }
   const Result<std::vector<std::string>> hosts = expand_slurm_nodes(nodes->value);
-  if (!hosts) return make_error("{}: {}", nodes->name, hosts.error().message);
+  if (!hosts) return error_in(nodes->name, hosts.error());
   return hosts->front();
 }
 

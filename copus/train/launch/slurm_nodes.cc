@@ -26,7 +26,7 @@ std::int64_t to_number(std::string_view digits) {
 
 Error bad_list(std::string_view list, std::string_view why) {
   constexpr std::size_t kShown = 200;
-  return make_error("node list: got \"{}\"; {}", list.substr(0, kShown), why);
+  return field_error("node list", "got \"{}\"; {}", list.substr(0, kShown), why);
 }
 
 Error too_many(std::string_view list) {
@@ -124,8 +124,8 @@ Result<std::vector<std::string>> expand_slurm_nodes(std::string_view list) {
 
 Result<int> slurm_tasks_on_node(std::string_view list, int node) {
   const auto bad = [&](std::string_view part) {
-    return make_error("tasks per node: got \"{}\" in \"{}\"; want counts such as 8(x4),2", part,
-                      list.substr(0, 200));
+    return field_error("tasks per node", "got \"{}\" in \"{}\"; want counts such as 8(x4),2", part,
+                       list.substr(0, 200));
   };
   std::int64_t nodes_left = node;
   for (const std::string_view part : split(list, ',')) {
@@ -140,8 +140,8 @@ Result<int> slurm_tasks_on_node(std::string_view list, int node) {
     if (nodes_left < to_number(times)) return static_cast<int>(to_number(tasks));
     nodes_left -= to_number(times);
   }
-  return make_error("tasks per node: got \"{}\"; want an entry for node {}", list.substr(0, 200),
-                    node);
+  return field_error("tasks per node", "got \"{}\"; want an entry for node {}", list.substr(0, 200),
+                     node);
 }
 
 }  // namespace copus

@@ -216,12 +216,13 @@ class Supervisor {
 
 Result<SupervisorOutcome> supervise(const SupervisorOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxLocalRanks) {
-    return make_error("ranks: got {}; want 1 to {}", options.ranks, kMaxLocalRanks);
+    return field_error("ranks", "got {}; want 1 to {}", options.ranks, kMaxLocalRanks);
   }
-  if (options.command.empty()) return make_error("command: got nothing; want a program to start");
+  if (options.command.empty())
+    return field_error("command", "got nothing; want a program to start");
   for (const Seconds grace : {options.grace, options.save_grace}) {
     if (!(grace >= Seconds(0) && grace <= Seconds(86400))) {
-      return make_error("grace: got {} s; want 0 to 86400", grace.v);
+      return field_error("grace", "got {} s; want 0 to 86400", grace.v);
     }
   }
   open_standard_streams();

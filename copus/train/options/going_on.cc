@@ -21,13 +21,15 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
   if (*state.fingerprint == now) return {};
   const Manifest& was = reader.manifest();
   const auto refused = [&](const char* field, const auto& got, const auto& want) {
-    return make_error("{}: got {}; want {}, as {} is on it, or --other-data to go on with another",
-                      field, got, want, reader.folder());
+    return field_error(field,
+                       "got {}; want {}, as {} is on it, or --other-data to go on with another",
+                       got, want, reader.folder());
   };
   if (data.seq_len() != was.seq_len) return refused("--seq-len", data.seq_len(), was.seq_len);
   if (options.trainer.seed != was.seed) return refused("--seed", options.trainer.seed, was.seed);
-  return make_error(
-      "--data: got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
+  return field_error(
+      "--data",
+      "got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
       "{} is on ({}), or --other-data to go on with another",
       fmt::join(options.data, " "), options.held_out, checksum_text(now), reader.folder(),
       checksum_text(*state.fingerprint));
@@ -38,18 +40,19 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
                                  const CheckpointOptions& given) {
   if (!given.batch_given &&
       (trainer.global_batch < adapt.lowest_batch || trainer.global_batch > adapt.highest_batch)) {
-    return make_error(
-        "--batch-range: got {}:{}; want one that holds {}, the batch that the run has got to, or "
-        "--global-batch to go on at another",
-        adapt.lowest_batch, adapt.highest_batch, trainer.global_batch);
+    return field_error("--batch-range",
+                       "got {}:{}; want one that holds {}, the batch that the run has got to, or "
+                       "--global-batch to go on at another",
+                       adapt.lowest_batch, adapt.highest_batch, trainer.global_batch);
   }
   const bool allowed =
       given.plan_given || adapt.choose_plan ||
       std::any_of(adapt.spaces.begin(), adapt.spaces.end(),
                   [&](const PartialPlan& space) { return !space.contradicted_by(trainer.plan); });
   if (allowed) return {};
-  return make_error(
-      "--fix: got one that does not allow {}, the layout that the run has got to; want one that "
+  return field_error(
+      "--fix",
+      "got one that does not allow {}, the layout that the run has got to; want one that "
       "does, or --plan to go on at another",
       short_name(trainer.plan));
 }

@@ -17,9 +17,9 @@ Result<Dataset> open_data(const RunOptions& options) {
   std::vector<std::int64_t> first(static_cast<std::size_t>(t.seq_len + 1));
   COPUS_TRY_VOID(data.sample(0, first));
   if (options.eval_every > 0 && data.eval_samples() < 1) {
-    return make_error(
-        "--held-out: got {}, which is none of {} sequences; want more for --eval-every",
-        options.held_out, data.epoch_samples());
+    return field_error("--held-out",
+                       "got {}, which is none of {} sequences; want more for --eval-every",
+                       options.held_out, data.epoch_samples());
   }
   return data;
 }

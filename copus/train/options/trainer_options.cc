@@ -6,7 +6,7 @@ namespace copus {
 namespace {
 
 Error untrainable(const char* field, const std::string& value, const char* want) {
-  return make_error("{}: got {}; want {} (the engine does not train this yet)", field, value, want);
+  return field_error(field, "got {}; want {} (the engine does not train this yet)", value, want);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
 }  // namespace
 
 Result<RunDirectory> RunDirectory::open(const std::string& path, bool append, int held) {
-  if (path.empty()) return make_error("run directory: got \"\"; want a path");
+  if (path.empty()) return field_error("run directory", "got \"\"; want a path");
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
   if (failed) return make_error("{}: cannot be created: {}", path, failed.message());

@@ -79,8 +79,9 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
         from_rank_0(*world, trainer.device,
                     best == adaptation.candidates.end() ? "" : short_name(best->at.plan));
     if (chosen.empty()) {
-      return make_error(
-          "--global-batch: got {}; want one that some layout of {} ranks (and --fix) can train "
+      return field_error(
+          "--global-batch",
+          "got {}; want one that some layout of {} ranks (and --fix) can train "
           "with{}, in the memory there is",
           trainer.global_batch, world->size(),
           options.on() ? ", its noise scale measured (2 micro-batches or 2 replicas)" : "");

@@ -174,7 +174,7 @@ Result<ClusterSpec> this_cluster(const Comm& world, const LayoutOptions& run) {
   const std::string name = gpu_name(run.device.index);
   const std::optional<GpuSpec> gpu = catalog_entry_of(name);
   if (!gpu) {
-    return make_error("--cluster: missing; the catalog does not know this GPU ({})", name);
+    return field_error("--cluster", "missing; the catalog does not know this GPU ({})", name);
   }
   return cluster_of(*gpu, world.size() / run.ranks_per_node, run.ranks_per_node);
 }

@@ -156,8 +156,8 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     return start;
   }
   if (!folders.empty()) {
-    return make_error("--resume: none of the {} checkpoints in {} can be used: {}", folders.size(),
-                      options.run_dir, skipped);
+    return field_error("--resume", "none of the {} checkpoints in {} can be used: {}",
+                       folders.size(), options.run_dir, skipped);
   }
   say(fmt::format("{} has no checkpoint yet: beginning at step 0", options.run_dir));
   TrainerOptions trainer = options.trainer;
