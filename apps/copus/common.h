@@ -42,9 +42,8 @@ struct JobArgs : OptionGroup {
   ClusterOption cluster;
   SeqLenOption seq_len{this, 100'000'000, kUsualSeqLen};
   GlobalBatchOption global_batch;
-  Option<Precision> precision{this, "--precision", one_of(kPrecisions),
-                              "precision of the matrix products",
-                              Otherwise{"bf16 where the GPU has it, else fp16"}};
+  PrecisionOption<Precision> precision{this, kPrecisions,
+                                       Otherwise{"bf16 where the GPU has it, else fp16"}};
   Option<std::string> framework{this, "--framework", text("NAME"),
                                 "the training framework, whose profile sets the assumptions: "
                                 "megatron, torchtitan, ...",

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -37,6 +39,17 @@ struct SeqLenOption : Option<std::int64_t> {
   SeqLenOption(OptionGroup* group, std::int64_t most, std::int64_t usual)
       : Option(group, "--seq-len", integer(1, most), "tokens per sequence",
                Otherwise{fmt::format("the model's positions, at most {}", usual)}) {}
+};
+
+// `T`: what the command can choose from. A planner prices more kinds of products than the engine
+// has.
+template <typename T>
+struct PrecisionOption : Option<T> {
+  template <std::size_t kCount>
+  PrecisionOption(OptionGroup* group, const std::array<T, kCount>& choices, Default<T> otherwise,
+                  const std::string& detail = "")
+      : Option<T>(group, "--precision", one_of(choices),
+                  "precision of the matrix products" + detail, std::move(otherwise)) {}
 };
 
 struct JsonOption : Option<bool> {

@@ -69,9 +69,8 @@ struct OptimizerArgs : OptionGroup {
 struct MachineArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<std::string> device{this, "--device", word({"cpu", "cuda"}), "where ranks compute", "cpu"};
-  Option<Compute> precision{this, "--precision", one_of(kComputes),
-                            "fp32, or bf16 with FP32 master weights",
-                            Otherwise{"fp32, on cuda bf16"}};
+  PrecisionOption<Compute> precision{this, kComputes, Otherwise{"fp32, on cuda bf16"},
+                                     "; master weights are FP32"};
   Option<std::int64_t> bucket_mib{this, "--bucket-mib", integer(1, 1 << 14),
                                   "size of one bucket of gradients, in MiB",
                                   LayoutOptions().bucket_elements * 4 / (1 << 20)};
