@@ -43,7 +43,7 @@ Values<Bytes> file_size() {
           if (!parsed) break;
           return Bytes(*parsed * unit.bytes);
         }
-        return make_error("{}: got \"{}\"; want a size as 5GB, 500MB or 2GiB", field, text);
+        return field_error(field, "got \"{}\"; want a size as 5GB, 500MB or 2GiB", text);
       },
       [](Bytes size) -> Json {
         for (const SizeUnit& unit : kSizeUnits) {
@@ -109,9 +109,9 @@ int run_export(const ExportArgs& args) {
     fmt::print("{}\n", json.dump(2, ' ', true, Json::error_handler_t::replace));
     return kOk;
   }
-  fmt::print("{}: {} tensors of {}, {} in {} files, from {}\n", *args.out, exported->tensors,
-             *args.dtype, human_bytes(static_cast<double>(exported->bytes)), exported->files.size(),
-             folder);
+  fmt::print("{}: {} of {}, {} in {}, from {}\n", *args.out, counted(exported->tensors, "tensor"),
+             *args.dtype, human_bytes(static_cast<double>(exported->bytes)),
+             counted(static_cast<std::int64_t>(exported->files.size()), "file"), folder);
   fmt::print("no tokenizer is written: put the one that the data was made with beside them\n");
   return kOk;
 }

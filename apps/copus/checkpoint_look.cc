@@ -31,10 +31,6 @@ std::int64_t bytes_of(const Manifest& manifest) {
 
 std::string human_size(std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-std::string plural(std::size_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
 // The run's other state; empty for an import and for a damaged checkpoint.
 RunState kept_of(const Manifest& manifest) {
   Result<RunState> state = run_state_from_json(manifest.run, "run");
@@ -86,12 +82,11 @@ void print_manifest_text(const std::string& folder, const Manifest& m) {
   fmt::print("checkpoint  {}\n", folder);
   fmt::print("model       {}, {} ({} parameters)\n", m.model.name, m.model.family,
              human_count(static_cast<double>(m.model.total_params())));
-  fmt::print("step        {}, {} samples\n", m.step, m.samples);
+  fmt::print("step        {}, {}\n", m.step, counted(m.samples, "sample"));
   if (m.optimizer) {
     fmt::print("batch       {} x {} tokens, seed {}\n", m.global_batch, m.seq_len, m.seed);
-    fmt::print("plan        {}, {}\n", short_name(m.plan),
-               plural(static_cast<std::size_t>(ranks), "rank"));
-    fmt::print("state       weights, moments after {} updates\n", m.updates);
+    fmt::print("plan        {}, {}\n", short_name(m.plan), counted(ranks, "rank"));
+    fmt::print("state       weights, moments after {}\n", counted(m.updates, "update"));
     fmt::print("loss        {}; noise scale {}\n", number_text(kept_of(m).loss, "not known"),
                number_text(noise_scale_of(m), "not known"));
   } else {

@@ -28,8 +28,9 @@ Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
   const Json& own = cluster.framework;
   if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
   if (!own.is_null() && !own.is_object()) {
-    return make_error("cluster {}: framework: got {}; want a name, as \"megatron\", or an object",
-                      cluster.name, own.dump());
+    return error_in(
+        fmt::format("cluster {}", cluster.name),
+        field_error("framework", "got {}; want a name, as \"megatron\", or an object", own.dump()));
   }
   if (!own.is_null()) return framework_from_json(own, cluster.name + ": framework");
   return framework_profile(kDefaultFramework);
@@ -62,8 +63,8 @@ Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>&
 
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option) {
   if (text.empty()) {
-    return make_error("{}: got an empty plan; want tp=2,pp=4, tp2.pp4 or the path of a plan.json",
-                      option);
+    return field_error(option,
+                       "got an empty plan; want tp=2,pp=4, tp2.pp4 or the path of a plan.json");
   }
   const bool pairs = text.find('=') != std::string::npos;
   const bool path = text.find('/') != std::string::npos || text.ends_with(".json");
@@ -83,9 +84,9 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   if (!partial.has(PlanField::kDp)) {
     const std::int64_t others = plan.tp * plan.cp * plan.pp;
     if (others > job.cluster.gpus() || job.cluster.gpus() % others != 0) {
-      return make_error(
-          "plan: got tp*cp*pp = {} ({}*{}*{}); want a divisor of the cluster's {} GPUs", others,
-          plan.tp, plan.cp, plan.pp, job.cluster.gpus());
+      return field_error("plan",
+                         "got tp*cp*pp = {} ({}*{}*{}); want a divisor of the cluster's {} GPUs",
+                         others, plan.tp, plan.cp, plan.pp, job.cluster.gpus());
     }
     plan.dp = job.cluster.gpus() / others;
   }
@@ -163,9 +164,9 @@ std::string describe(const Workload& job, const std::string& batch) {
       job.cluster.nodes > 1 ? fmt::format(", {:g} Gb/s per node",
                                           job.cluster.network.node_bandwidth / gigabits_per_s(1))
                             : "";
-  return fmt::format("{} ({} parameters) on {} ({} GPU{}{})\n{} x {} tokens, {}", job.model.name,
+  return fmt::format("{} ({} parameters) on {} ({}{})\n{} x {} tokens, {}", job.model.name,
                      human_count(static_cast<double>(job.model.total_params())), job.cluster.name,
-                     job.cluster.gpus(), job.cluster.gpus() == 1 ? "" : "s", network,
+                     counted(job.cluster.gpus(), "GPU"), network,
                      batch.empty() ? fmt::format("batch {}", job.global_batch) : batch, job.seq_len,
                      to_string(job.options.precision));
 }

@@ -163,11 +163,12 @@ Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
       COPUS_TRY_VOID(share_cluster(run, o));
       runs[p].push_back(run.outcome());
       const SimOutcome& outcome = runs[p].back();
-      to_stderr(fmt::format("seed {}  {:18} {}, {} samples, {} switches\n", seed, policies[p].name,
-                            outcome.reached
-                                ? fmt::format("{:.1f} s", outcome.crossings.back().t.v)
-                                : fmt::format("not reached (loss {:.3f})", run.smoothed()),
-                            outcome.samples, outcome.switches));
+      to_stderr(fmt::format(
+          "seed {}  {:18} {}, {}, {}\n", seed, policies[p].name,
+          outcome.reached ? fmt::format("{:.1f} s", outcome.crossings.back().t.v)
+                          : fmt::format("not reached (loss {:.3f})", run.smoothed()),
+          counted(outcome.samples, "sample"),
+          outcome.switches == 1 ? "1 switch" : fmt::format("{} switches", outcome.switches)));
     }
   }
   CompareReport report;

@@ -11,6 +11,7 @@
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
 #include "apps/copus/common.h"
+#include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
 #include "copus/interop/megatron_args.h"
@@ -36,12 +37,11 @@ Values<BatchSweep> batch_sweep() {
       "FROM:TO",
       [](const std::string& text, const std::string& field) -> Result<BatchSweep> {
         const std::vector<std::string_view> ends = split(text, ':');
-        if (ends.size() != 2)
-          return make_error("{}: got '{}'; want FROM:TO, as 16:4096", field, text);
+        if (ends.size() != 2) return field_error(field, "got '{}'; want FROM:TO, as 16:4096", text);
         BatchSweep sweep;
         COPUS_TRY(sweep.from, parse_integer(ends[0], field + " FROM", 1, kMaxGlobalBatch));
         COPUS_TRY(sweep.to, parse_integer(ends[1], field + " TO", 1, kMaxGlobalBatch));
-        if (sweep.to < sweep.from) return make_error("{}: got {}; want FROM <= TO", field, text);
+        if (sweep.to < sweep.from) return field_error(field, "got {}; want FROM <= TO", text);
         return sweep;
       },
       [](const BatchSweep& sweep) -> Json { return fmt::format("{}:{}", sweep.from, sweep.to); });
@@ -65,6 +65,22 @@ struct PlanArgs : OptionGroup {
   Option<std::string> emit{this, "--emit", word({"megatron"}),
                            "print only the best plan, as Megatron-LM's launch flags"};
 };
+
+constexpr const char* kBarTitle = "<where the time goes";
+
+// Plans as a table that fits the terminal: where it is too narrow the bar goes first, then what
+// follows from the step's time. True: the bar is there, and its legend below.
+bool print_plans(const char* label, const char* layout,
+                 const std::vector<std::vector<std::string>>& rows) {
+  const std::vector<std::string> titles = {label, layout, "step",   "tok/s/GPU",
+                                           "MFU", "GiB",  kBarTitle};
+  std::vector<std::string> dropped;
+  const std::string table = format_table(titles, rows, output_columns(STDOUT_FILENO),
+                                         {kBarTitle, "MFU", "tok/s/GPU", "GiB"}, &dropped);
+  fmt::print("{}\n", table);
+  if (dropped.empty()) fmt::print("{}\n", bar_legend());
+  return dropped.empty();
+}
 
 std::vector<std::string> table_row(std::string label, const StepModel& model,
                                    const RankedPlan& entry) {
@@ -112,10 +128,7 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
   std::vector<std::vector<std::string>> rows;
   for (const RankedPlan& entry : found.plans)
     rows.push_back(table_row(std::to_string(rows.size() + 1), model, entry));
-  fmt::print("{}\n{}\n\n",
-             format_table(
-                 {"#", "<layout", "step", "tok/s/GPU", "MFU", "GiB", "<where the time goes"}, rows),
-             bar_legend());
+  if (print_plans("#", "<layout", rows)) fmt::print("\n");
   if (std::any_of(found.plans.begin(), found.plans.end(), [&](const auto& entry) {
         return entry.plan.is_cut_by_work(job.options.stage_cut);
       })) {
@@ -189,11 +202,8 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     fmt::print("{}\n", json.dump(2));
   } else {
     fmt::print("{}\n\n", describe(job, "batch swept"));
-    fmt::print("{}\n{}\n* the layout differs from that of the batch above\n",
-               format_table({"batch", "<best layout", "step", "tok/s/GPU", "MFU", "GiB",
-                             "<where the time goes"},
-                            rows),
-               bar_legend());
+    print_plans("batch", "<best layout", rows);
+    fmt::print("* the layout differs from that of the batch above\n");
     if (cut_by_work) fmt::print("{}\n", kCutByWork);
   }
   return any ? kOk : kAnswerIsNo;

@@ -90,9 +90,10 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
   const std::string loss = outcome.loss ? fmt::format(", loss {:.4f}", *outcome.loss) : "";
   const std::string held_out =
       outcome.held_out_loss ? fmt::format(", held-out {:.4f}", *outcome.held_out_loss) : "";
-  const std::string text = fmt::format(
-      "{}{} steps, {} samples{}{}; {:.1f} s, {:.0f} tokens/s; {}\n", outcome.summary, outcome.steps,
-      outcome.samples, loss, held_out, outcome.seconds.v, outcome.tokens_per_s, run.run_dir);
+  const std::string text =
+      fmt::format("{}{}, {}{}{}; {:.1f} s, {:.0f} tokens/s; {}\n", outcome.summary,
+                  counted(outcome.steps, "step"), counted(outcome.samples, "sample"), loss,
+                  held_out, outcome.seconds.v, outcome.tokens_per_s, run.run_dir);
   std::fputs(text.c_str(), stdout);
   // Lines for a person may be lost on the way: the run is what was asked for, and it is recorded.
   std::fflush(stdout);

@@ -166,7 +166,9 @@ std::string plot_svg(const Validation& validation) {
   }
   const Accuracy all = accuracy_of(validation.runs, "all");
   picture.title = "Step time, predicted against measured";
-  picture.subtitle = fmt::format("{} runs of {} sources", timed, picture.series.size());
+  picture.subtitle =
+      fmt::format("{} of {}", counted(timed, "run"),
+                  counted(static_cast<std::int64_t>(picture.series.size()), "source"));
   if (all.mape && all.median_ape && all.within_10pct) {
     picture.subtitle +=
         fmt::format("; mean error {:.1f}%, median {:.1f}%, {:.0f}% of runs within 10%",

@@ -241,6 +241,10 @@ std::string human_bytes(double bytes) {
   return scaled(bytes, kUnits);
 }
 
+std::string counted(std::int64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
 std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   std::size_t end = most;
@@ -306,6 +310,31 @@ std::string format_table(const std::vector<std::string>& header,
   };
   add_line(titles);
   for (const auto& row : rows) add_line(row);
+  return table;
+}
+
+std::string format_table(std::vector<std::string> header,
+                         std::vector<std::vector<std::string>> rows, std::size_t width,
+                         const std::vector<std::string>& droppable,
+                         std::vector<std::string>* dropped) {
+  std::string table = format_table(header, rows);
+  const auto too_wide = [&] {
+    const std::vector<std::string_view> lines = split(table, '\n');
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](std::string_view line) { return columns_of(line) > width; });
+  };
+  for (const std::string& title : droppable) {
+    if (!too_wide()) break;
+    const auto found = std::find(header.begin(), header.end(), title);
+    COPUS_CHECK(found != header.end());
+    const std::size_t column = static_cast<std::size_t>(found - header.begin());
+    header.erase(found);
+    for (std::vector<std::string>& row : rows) {
+      if (column < row.size()) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+    }
+    if (dropped != nullptr) dropped->push_back(title);
+    table = format_table(header, rows);
+  }
   return table;
 }
 

@@ -50,6 +50,9 @@ std::string short_time(Seconds time);
 std::string human_bytes(double bytes);
 inline std::string human_bytes(Bytes bytes) { return human_bytes(bytes.v); }
 
+// "1 step", "2 steps".
+std::string counted(std::int64_t count, std::string_view thing);
+
 // At most `most` bytes, whole characters, with "…" in place of what was cut.
 std::string shortened(std::string_view text, std::size_t most);
 
@@ -61,5 +64,12 @@ std::string xml_text(std::string_view text);
 // spaces apart.
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
+
+// The same, at most `width` columns wide where that is possible: the columns of `droppable`, by
+// their titles, are left out one after another until it is. `dropped` gets those that were.
+std::string format_table(std::vector<std::string> header,
+                         std::vector<std::vector<std::string>> rows, std::size_t width,
+                         const std::vector<std::string>& droppable,
+                         std::vector<std::string>* dropped = nullptr);
 
 }  // namespace copus

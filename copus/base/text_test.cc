@@ -223,6 +223,31 @@ TEST(FormatTable, CountsCodePointsAsColumns) {
             "a   b\n\u00b5\u00b5  1\nxx  2\n");
 }
 
+TEST(FormatTable, DropsColumnsInTheirOrderUntilItFits) {
+  const std::vector<std::string> header = {"plan", "step", "MFU", "<bar"};
+  const std::vector<std::vector<std::string>> rows = {{"dp2", "1.5 s", "40%", "CCCCCCCC"}};
+  const std::string whole = format_table(header, rows);
+  for (std::size_t width = 1; width < 40; ++width) {
+    std::vector<std::string> dropped;
+    const std::string table = format_table(header, rows, width, {"<bar", "MFU"}, &dropped);
+    const std::vector<std::string> wanted = width >= 26   ? std::vector<std::string>{}
+                                            : width >= 16 ? std::vector<std::string>{"<bar"}
+                                                          : std::vector<std::string>{"<bar", "MFU"};
+    EXPECT_EQ(dropped, wanted) << width;
+    // Both lines end at the last column that is left.
+    EXPECT_EQ(table, dropped.empty()       ? whole
+                     : dropped.size() == 1 ? "plan   step  MFU\ndp2   1.5 s  40%\n"
+                                           : "plan   step\ndp2   1.5 s\n")
+        << width;
+  }
+}
+
+TEST(Counted, OneThingHasNoPlural) {
+  EXPECT_EQ(counted(0, "step"), "0 steps");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(2, "source"), "2 sources");
+}
+
 TEST(FormatTable, TakesNothing) { EXPECT_EQ(format_table({}, {}), "\n"); }
 
 }  // namespace

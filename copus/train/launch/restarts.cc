@@ -15,8 +15,8 @@ Result<Attempt> Restarts::next(const SupervisorOutcome& failed, const std::vecto
   COPUS_CHECK(may_help(failed));
   if (options_.max_restarts == 0) return Error{failed.message};
   if (made_ == options_.max_restarts) {
-    return make_error("{}; started again {} time{} already, as often as --max-restarts lets it",
-                      failed.message, made_, made_ == 1 ? "" : "s");
+    return make_error("{}; started again {} already, as often as --max-restarts lets it",
+                      failed.message, counted(made_, "time"));
   }
   // Nothing is less than a step.
   const bool progress = checkpoint_step > checkpoint_step_;

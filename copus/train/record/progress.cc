@@ -1,7 +1,6 @@
 #include "copus/train/record/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/goodput/configuration.h"
 
@@ -39,9 +39,7 @@ bool is_terminal(std::FILE* out) {
 
 // One column is left free: a terminal that wraps at its last one would not be rewritten in place.
 std::string cut_to_width(std::string text, std::FILE* out) {
-  winsize size = {};
-  const bool answered = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  const std::size_t columns = answered ? size.ws_col : 80;
+  const std::size_t columns = output_columns(::fileno(out));
   if (text.size() > columns - 1) text.resize(columns - 1);
   return text;
 }

@@ -7,9 +7,9 @@ namespace copus {
 void introduce(const RunLog& log, const RunOptions& options, const RunStart& start,
                const Dataset& data) {
   const TrainerOptions& t = start.trainer->options();
-  log.say(fmt::format("{} ({} parameters), {} rank{}, {}, {} tokens of data", t.model.name,
-                      human_count(static_cast<double>(t.model.total_params())), t.plan.gpus(),
-                      t.plan.gpus() == 1 ? "" : "s", short_name(t.plan),
+  log.say(fmt::format("{} ({} parameters), {}, {}, {} tokens of data", t.model.name,
+                      human_count(static_cast<double>(t.model.total_params())),
+                      counted(t.plan.gpus(), "rank"), short_name(t.plan),
                       human_count(static_cast<double>(data.tokens()))));
   if (t.model.dropout || t.model.attention_dropout > 0) {
     log.say("the model's config asks for dropout: it is not applied");
@@ -20,14 +20,14 @@ void introduce(const RunLog& log, const RunOptions& options, const RunStart& sta
   }
   if (start.adaptation) {
     const bool full = options.adapt.controller.policy.adapt == Adapt::kFull;
-    log.say(fmt::format("adapting {}: {} configurations, batches {} to {}",
-                        full ? "batch and layout" : "the batch",
-                        start.adaptation->candidates.size(), options.adapt.lowest_batch,
-                        options.adapt.highest_batch));
+    log.say(fmt::format(
+        "adapting {}: {}, batches {} to {}", full ? "batch and layout" : "the batch",
+        counted(static_cast<std::int64_t>(start.adaptation->candidates.size()), "configuration"),
+        options.adapt.lowest_batch, options.adapt.highest_batch));
   }
   if (!start.from.empty()) {
-    log.say(fmt::format("going on from {}: step {}, {} samples", start.from, start.step,
-                        start.samples));
+    log.say(fmt::format("going on from {}: step {}, {}", start.from, start.step,
+                        counted(start.samples, "sample")));
   }
 }
 
