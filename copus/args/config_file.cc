@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "copus/base/text.h"
 #include "copus/base/whole_file.h"
 
 namespace copus {
 namespace {
-
-constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
 // Commands that have a table of their own in a run's file.
 const std::set<std::string> kOwnTables{"compare"};
@@ -78,24 +77,44 @@ Result<void> read_table(OptionGroup& args, const toml::table& table, const std::
   return {};
 }
 
+Result<toml::table> parse_toml(const std::string& text, const std::string& path) {
+  try {
+    return toml::table(toml::parse(text, path));
+  } catch (const toml::parse_error& error) {
+    const auto at = error.source().begin;
+    return make_error("{}:{}:{}: {}", path, at.line, at.column, error.description());
+  }
+}
+
 }  // namespace
 
 Result<void> read_config(OptionGroup& args, const std::string& path, From from,
                          const ConfigRules& rules) {
   // Not toml++'s parse_file(): to it a folder is an empty file.
   COPUS_TRY(const std::string text, read_whole_file(path, "TOML", kMaxConfigBytes));
-  toml::table table;
-  try {
-    table = toml::parse(text, path);
-  } catch (const toml::parse_error& error) {
-    const auto at = error.source().begin;
-    return make_error("{}:{}:{}: {}", path, at.line, at.column, error.description());
-  }
+  COPUS_TRY(toml::table table, parse_toml(text, path));
   if (const toml::table* own = table[rules.own_table].as_table()) {
     COPUS_TRY_VOID(
         read_table(args, *own, fmt::format("{}: {}", path, rules.own_table), from, ConfigRules()));
   }
   return read_table(args, table, path, from, rules);
+}
+
+Result<std::map<std::string, std::string>> read_option_texts(const std::string& toml,
+                                                             const std::string& where) {
+  COPUS_TRY(const toml::table table, parse_toml(toml, where));
+  std::map<std::string, std::string> texts;
+  for (const auto& [key, node] : table) {
+    std::string& spelled = texts[std::string(key.str())];
+    if (const auto values = spelled_nodes(node, where)) {
+      spelled = fmt::format("{}", fmt::join(*values, ","));
+    } else {  // a table, as earlier versions wrote a plan
+      std::ostringstream text;
+      node.visit([&](const auto& value) { text << value; });
+      spelled = text.str();
+    }
+  }
+  return texts;
 }
 
 std::string to_toml(const OptionGroup& args) {

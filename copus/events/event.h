@@ -56,6 +56,14 @@ struct StartEvent {
 };
 
 // A run went on, in another process.
+// An option that a resumed run has otherwise than before, as config.toml spells it.
+struct OptionChange {
+  std::string name;
+  std::string from;  // empty: it was not in the file
+  std::string to;    // empty: it is not in the file any more
+  friend bool operator==(const OptionChange&, const OptionChange&) = default;
+};
+
 struct RestartEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
@@ -65,6 +73,7 @@ struct RestartEvent {
   std::int64_t ranks = 0;
   std::string why;
   std::string skipped;  // newer checkpoints that could not be used, and why; empty: none
+  std::vector<OptionChange> options;  // that changed with this start
   friend bool operator==(const RestartEvent&, const RestartEvent&) = default;
 };
 

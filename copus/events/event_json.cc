@@ -56,6 +56,7 @@ void visit_fields(Is<RestartEvent> auto& e, auto& visit) {
   visit("ranks", e.ranks);
   visit("why", e.why);
   visit.or_null("skipped", e.skipped);
+  visit.later("options", e.options);
 }
 
 template <>
@@ -198,6 +199,16 @@ Json json_of(const std::vector<NormEntry>& norms) {
   return all;
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+// {"lr": {"from": "0.001", "to": "0.0003"}, …}
+Json json_of(const std::vector<OptionChange>& changes) {
+  Json all = Json::object();
+  for (const OptionChange& change : changes) {
+    all[change.name] = {{"from", text_or_null(change.from)}, {"to", text_or_null(change.to)}};
+  }
+  return all;
+}
+
 class EventPrinter {
  public:
   explicit EventPrinter(Json& to) : to_(to) {}
@@ -210,9 +221,7 @@ class EventPrinter {
   void later(const char* key, const T& field) {
     to_[key] = json_of(field);
   }
-  void or_null(const char* key, const std::string& text) {
-    to_[key] = text.empty() ? Json(nullptr) : Json(text);
-  }
+  void or_null(const char* key, const std::string& text) { to_[key] = text_or_null(text); }
   void short_plan(const char* key, const ParallelPlan& plan) { to_[key] = short_name(plan); }
   void batch(const char* key, std::int64_t n) { to_[key] = n; }
   template <typename Members>
@@ -303,6 +312,18 @@ class EventParser {
       norms.push_back({number_of(entry[0]), number_of(entry[1]), number_of(entry[2])});
     }
   }
+  void operator()(const char* key, std::vector<OptionChange>& changes) {
+    changes.clear();
+    const Json& entries = from_.child(key);
+    if (!entries.is_object()) {
+      return fail(key, fmt::format("got {}; want an object of options", shown(entries)));
+    }
+    for (const auto& [name, entry] : entries.items()) {
+      FieldReader change(entry, fmt::format("{}: {}: {}", where_, key, name));
+      changes.push_back({name, change.text_or("from", ""), change.text_or("to", "")});
+      if (auto finished = change.finish(); !finished) return from_.fail(finished.error());
+    }
+  }
   template <typename T>
   void later(const char* key, T& field) {
     if (from_.has(key)) (*this)(key, field);
@@ -334,7 +355,7 @@ class EventParser {
   static double number_of(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }
 
   void fail(const char* key, const std::string& what) {
-    from_.fail(make_error("{}: {}: {}", where_, key, what));
+    from_.fail(error_in(where_, field_error(key, "{}", what)));
   }
   // What an error names itself is the field.
   template <typename T>

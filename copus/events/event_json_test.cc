@@ -69,6 +69,7 @@ RestartEvent a_restart() {
   e.ranks = 4;
   e.why = "--resume";
   e.skipped = "run/checkpoints/step-30: torn";
+  e.options = {{"lr", "0.001", "0.0003"}, {"steps", "20", "40"}, {"until-loss", "", "3"}};
   return e;
 }
 
@@ -197,7 +198,9 @@ TEST(EventJson, TheFormatOfEachKindStaysAsItIs) {
             R"("from":"run/checkpoints/step-20",)"
             R"("plan":{"tp":1,"cp":1,"pp":1,"vp":1,"dp":4,"ep":1,"micro_batch":2,"zero":1,)"
             R"("recompute":"none","sp":false,"schedule":"1f1b"},"global_batch":8,"ranks":4,)"
-            R"("why":"--resume","skipped":"run/checkpoints/step-30: torn"})");
+            R"("why":"--resume","skipped":"run/checkpoints/step-30: torn",)"
+            R"("options":{"lr":{"from":"0.001","to":"0.0003"},"steps":{"from":"20","to":"40"},)"
+            R"("until-loss":{"from":null,"to":"3"}}})");
   EXPECT_EQ(text_of(a_step()),
             R"({"event":"step","t":0.5,"step":3,"samples":24,"tokens":1536,"loss":5.5,)"
             R"("grad_norm":1.25,"lr":0.001,"global_batch":8,"plan":"dp1.tp2.pp2.mb4.vp2.sp",)"

@@ -4,11 +4,16 @@
 
 #include "apps/copus/common.h"
 #include "copus/args/config_file.h"
+#include "copus/base/whole_file.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/manifest.h"
 
 namespace copus {
 namespace {
+
+std::string config_path(const std::string& run_dir) {
+  return (std::filesystem::path(run_dir) / "config.toml").string();
+}
 
 std::optional<Manifest> newest_manifest(const std::string& run_dir) {
   const auto found = list_checkpoints(run_dir);
@@ -39,7 +44,7 @@ Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment) {
   if (!*args.checkpoint.resume) return {};
   if (!args.run_dir.known()) return field_error("--run-dir", "missing; want the run to --resume");
-  const std::string path = (std::filesystem::path(*args.run_dir) / "config.toml").string();
+  const std::string path = config_path(*args.run_dir);
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) {
     // An imported model, or a run that ended before its first step.
@@ -62,6 +67,26 @@ Result<void> read_resumed_config(TrainArgs& args,
   const Result<PartialPlan> plan = load_partial_plan(*args.plan, "--plan");
   if (plan && plan->plan.gpus() != ranks) args.plan.forget();
   return {};
+}
+
+std::vector<OptionChange> changed_options(const std::string& run_dir, const std::string& config) {
+  const std::string path = config_path(run_dir);
+  const auto text = read_whole_file(path, "TOML", kMaxConfigBytes);
+  // What read_resumed_config() could not read is refused there; an import has no file.
+  if (!text) return {};
+  const auto before = read_option_texts(*text, path);
+  const auto after = read_option_texts(config, path);
+  if (!before || !after) return {};
+  std::vector<OptionChange> changes;
+  for (const auto& [name, value] : *before) {
+    const auto now = after->find(name);
+    const std::string is = now == after->end() ? "" : now->second;
+    if (is != value) changes.push_back({name, value, is});
+  }
+  for (const auto& [name, value] : *after) {
+    if (!before->contains(name)) changes.push_back({name, "", value});
+  }
+  return changes;
 }
 
 std::optional<ModelSpec> resumed_model(const std::string& run_dir) {

@@ -3,8 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/copus/args/train_args.h"
+#include "copus/events/event.h"
 
 namespace copus {
 
@@ -12,6 +14,8 @@ namespace copus {
 // for another number of ranks is not read.
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment);
+// The options that RUN/config.toml has otherwise than `config`, the text of the new one.
+std::vector<OptionChange> changed_options(const std::string& run_dir, const std::string& config);
 // The model of the newest readable checkpoint; nothing if there is none.
 std::optional<ModelSpec> resumed_model(const std::string& run_dir);
 

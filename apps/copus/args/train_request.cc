@@ -16,7 +16,11 @@ Result<TrainRequest> request_training(TrainArgs& args) {
   COPUS_TRY(request.ranks, wanted_ranks(args, environment));
   const int local_ranks = environment ? environment->local_world_size : request.ranks;
   COPUS_TRY(request.run, resolve_run(args, request.ranks, local_ranks));
-  if (!request.run.checkpoint.resume) COPUS_TRY_VOID(check_new(request.run.run_dir));
+  if (request.run.checkpoint.resume) {
+    request.run.changed = changed_options(request.run.run_dir, request.run.config);
+  } else {
+    COPUS_TRY_VOID(check_new(request.run.run_dir));
+  }
   COPUS_TRY(request.restarts, resolve_restarts(args.failures, request.ranks));
   if (environment && request.restarts.max_restarts > 0 && environment->launcher != "copus") {
     return field_error("--max-restarts",

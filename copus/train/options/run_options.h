@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "copus/events/event.h"
 #include "copus/goodput/controller.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/health/bad_step.h"
@@ -56,9 +57,10 @@ struct RunOptions {
   CheckpointOptions checkpoint;
 
   std::string run_dir;
-  int held_directory = -1;          // RunDirectory::open()'s, of the process that started this one
-  std::string config;               // text of config.toml
-  std::optional<FlopsPerSec> peak;  // of all ranks together
+  int held_directory = -1;  // RunDirectory::open()'s, of the process that started this one
+  std::string config;       // text of config.toml
+  std::vector<OptionChange> changed;  // of a resumed run, against the config.toml that it had
+  std::optional<FlopsPerSec> peak;    // of all ranks together
 };
 
 }  // namespace copus

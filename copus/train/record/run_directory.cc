@@ -123,6 +123,18 @@ Result<void> RunDirectory::write_text(const std::string& name, const std::string
   return write_whole_file(inside(path_, name), content);
 }
 
+Result<void> RunDirectory::keep_before(const std::string& stem, const std::string& suffix) const {
+  COPUS_TRY(const std::string content,
+            read_whole_file(inside(path_, stem + suffix), "text", std::size_t{1} << 20U));
+  std::string kept;
+  std::error_code failed;
+  for (int number = 1; kept.empty(); ++number) {
+    const std::string name = fmt::format("{}-{}{}", stem, number, suffix);
+    if (!std::filesystem::exists(inside(path_, name), failed)) kept = name;
+  }
+  return write_text(kept, content);
+}
+
 bool RunDirectory::removed() const {
   struct stat status = {};
   return ::fstat(events_, &status) == 0 && status.st_nlink == 0;

@@ -29,6 +29,9 @@ class RunDirectory {
   bool removed() const;
   // Whole file or none: written beside, then renamed.
   Result<void> write_text(const std::string& name, const std::string& content) const;
+  // Keeps a copy of the file `stem` + `suffix`, which is to be written anew: config-1.toml,
+  // config-2.toml, ….
+  Result<void> keep_before(const std::string& stem, const std::string& suffix) const;
   // One line, in the file when this returns. A write that fails (full disk) is an error and leaves
   // no half line behind.
   Result<void> append_event(const Json& event);

@@ -41,7 +41,8 @@ Event begin_event(const RunOptions& options, const RunStart& start, const Datase
                         .global_batch = t.global_batch,
                         .ranks = t.plan.gpus(),
                         .why = options.checkpoint.why,
-                        .skipped = start.skipped};
+                        .skipped = start.skipped,
+                        .options = options.changed};
   }
   return StartEvent{.model = t.model.name,
                     .parameters = t.model.total_params(),

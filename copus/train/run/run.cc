@@ -190,6 +190,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   }
   // Not before it is known that the run can begin, or go on, with these options.
   if (record) {
+    if (!options.changed.empty()) COPUS_TRY_VOID(record->directory.keep_before("config", ".toml"));
     COPUS_TRY_VOID(record->directory.write_text("config.toml", options.config));
   }
   const auto begin = std::chrono::steady_clock::now();
