@@ -124,9 +124,16 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
   }
   fmt::print("mean absolute error of step time, and of peak memory\n{}",
              error_table(before, outcome));
+  const bool none_left_out = std::all_of(outcome.left_out.begin(), outcome.left_out.end(),
+                                         [](const LeftOut& left) { return left.runs.empty(); });
+  if (none_left_out) {
+    fmt::print(
+        "These errors are of the rows that were fitted: no other layout tests the fit. Add runs of "
+        "another model or number of GPUs.\n");
+  }
   for (const LeftOut& left : outcome.left_out) {
     if (left.runs.empty()) {
-      fmt::print("no rows were left out by {}: all have the same\n", left.by);
+      fmt::print("no rows were left out by {}: all rows have the same\n", left.by);
     } else {
       fmt::print("left out by {}: each of {} in turn, priced with what the others say\n", left.by,
                  left.folds);
@@ -282,7 +289,8 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   if (!args.keep.empty()) {
     for (const std::string_view key : split(args.keep, ';')) {
       if (!keys.contains(std::string(key))) {
-        const std::vector<std::string> known(keys.begin(), keys.end());
+        std::vector<std::string> known;
+        for (const std::string& each : keys) known.push_back(fmt::format("{:?}", each));
         return field_error("--keep", "got {:?}; want one of {}", key, join_or(known));
       }
       options.keep.emplace_back(key);

@@ -1,5 +1,6 @@
 // copus validate: compares predictions with tables of measured runs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -13,6 +14,7 @@
 #include "apps/copus/common.h"
 #include "apps/copus/validate_report.h"
 #include "copus/base/text.h"
+#include "copus/base/to_stderr.h"
 #include "copus/validate/scatter_svg.h"
 
 namespace copus {
@@ -61,6 +63,10 @@ Result<std::vector<MeasuredFile>> read_files(const std::vector<std::string>& pat
     COPUS_TRY(MeasuredFile file, read_measured(path));
     if (file.runs.empty()) {
       return make_error("{}: got column names and no row; want at least one measured run", path);
+    }
+    if (!file.not_read.empty()) {
+      to_stderr(fmt::format("copus: {}: not read: {} (docs/accuracy.md has the columns)\n", path,
+                            fmt::join(file.not_read, ", ")));
     }
     files.push_back(std::move(file));
   }

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "copus/base/text.h"
 #include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
+#include "copus/spec/hf_config.h"
 
 namespace copus {
 namespace {
@@ -19,6 +21,49 @@ constexpr std::int64_t kMaxDimension = 10'000;
 // Columns that a run cannot be without.
 constexpr const char* kRequired[] = {"layers", "hidden", "heads", "seq_len", "gpu"};
 
+// Columns that are read where they are there.
+constexpr const char* kOptional[] = {"id",
+                                     "source",
+                                     "model",
+                                     "ffn_hidden",
+                                     "kv_heads",
+                                     "head_dim",
+                                     "vocab",
+                                     "gated_mlp",
+                                     "tied_embeddings",
+                                     "num_experts",
+                                     "topk",
+                                     "gpus_per_node",
+                                     "node_network_gbps",
+                                     "num_gpus",
+                                     "precision",
+                                     "tp",
+                                     "pp",
+                                     "vp",
+                                     "cp",
+                                     "ep",
+                                     "dp",
+                                     "micro_batch",
+                                     "global_batch",
+                                     "zero_stage",
+                                     "recompute",
+                                     "seq_parallel",
+                                     "framework",
+                                     "step_time_s",
+                                     "tokens_per_s_per_gpu",
+                                     "peak_mem_gib",
+                                     "status"};
+// Columns for people, and what `copus validate --out` writes of its predictions.
+constexpr const char* kNotForReading[] = {"citation", "note", "notes", "predicted_step_time_s",
+                                          "predicted_peak_mem_gib"};
+
+bool is_one_of(std::string_view column, std::span<const char* const> columns) {
+  return std::find(columns.begin(), columns.end(), column) != columns.end();
+}
+bool is_read(std::string_view column) {
+  return is_one_of(column, kRequired) || is_one_of(column, kOptional);
+}
+
 // The cells of one row by name, the first error kept.
 class Cells {
  public:
@@ -27,6 +72,7 @@ class Cells {
 
   // Empty where the column is absent too.
   std::string_view text(std::string_view column) const {
+    COPUS_CHECK(is_read(column));
     const auto found = std::find(table_.columns.begin(), table_.columns.end(), column);
     if (found == table_.columns.end()) return "";
     return row_.cells[static_cast<std::size_t>(found - table_.columns.begin())];
@@ -82,6 +128,41 @@ class Cells {
   std::optional<Error> error_;
 };
 
+// The model of the catalog that the row names, if the sizes that every row states are its sizes. It
+// has what the row leaves out.
+std::optional<ModelSpec> named_model(const Cells& cells, const ModelSpec& stated) {
+  const std::string name(cells.text("model"));
+  const std::vector<std::string> names = catalog_model_names();
+  if (std::find(names.begin(), names.end(), name) == names.end()) return std::nullopt;
+  Result<ModelSpec> known = load_model(name);
+  if (!known || known->layers != stated.layers || known->hidden != stated.hidden ||
+      known->heads != stated.heads) {
+    return std::nullopt;
+  }
+  return std::move(known).value();
+}
+
+// A known model, with what the row states.
+ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) {
+  const auto read = [&](const char* column, std::int64_t& size) {
+    size = cells.integer_or(column, size);
+  };
+  model.max_positions = seq_len;
+  read("kv_heads", model.kv_heads);
+  if (cells.has("head_dim")) read("head_dim", model.head_dim);
+  read("vocab", model.vocab);
+  model.gated_mlp = cells.flag_or("gated_mlp", model.gated_mlp);
+  model.tied_embeddings = cells.flag_or("tied_embeddings", model.tied_embeddings);
+  if (model.moe.experts == 0) {
+    read("ffn_hidden", model.ffn);
+    return model;
+  }
+  read("ffn_hidden", model.moe.expert_ffn);
+  read("num_experts", model.moe.experts);
+  read("topk", model.moe.experts_per_token);
+  return model;
+}
+
 // Two shapes cover what is trained today: GPT (plain MLP, learned positions, LayerNorm, biases) and
 // Llama (gated MLP, rotary positions, RMSNorm, no biases).
 ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
@@ -90,6 +171,9 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   model.layers = cells.integer("layers");
   model.hidden = cells.integer("hidden");
   model.heads = cells.integer("heads");
+  if (const std::optional<ModelSpec> known = named_model(cells, model)) {
+    return read_known_model(cells, *known, seq_len);
+  }
   model.kv_heads = cells.integer_or("kv_heads", model.heads);
   const bool wide = !cells.has("ffn_hidden") || cells.integer("ffn_hidden") == 4 * model.hidden;
   model.gated_mlp = cells.flag_or("gated_mlp", !wide);
@@ -231,6 +315,9 @@ Result<MeasuredFile> measured_from_csv(CsvTable table, const std::string& where)
   }
   MeasuredFile file;
   file.path = where;
+  for (const std::string& column : table.columns) {
+    if (!is_read(column) && !is_one_of(column, kNotForReading)) file.not_read.push_back(column);
+  }
   for (const CsvTable::Row& row : table.rows) {
     COPUS_TRY(MeasuredRun run, read_run(table, row, where));
     file.runs.push_back(std::move(run));

@@ -39,7 +39,8 @@ struct MeasuredRun {
 struct MeasuredFile {
   std::string path;
   CsvTable table;
-  std::vector<MeasuredRun> runs;  // as table.rows
+  std::vector<MeasuredRun> runs;      // as table.rows
+  std::vector<std::string> not_read;  // columns that say nothing here
 };
 
 // A cell that is no number, or a table without a column that has no default, is an error. A run

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "copus/spec/hf_config.h"
+
 namespace copus {
 namespace {
 
@@ -86,6 +88,34 @@ TEST(MeasuredRun, AssumesNothingThatIsStated) {
   EXPECT_EQ(run.plan.recompute, Recompute::kFull);
   EXPECT_TRUE(run.plan.sp);
   EXPECT_EQ(run.precision, Precision::kFp16);
+}
+
+TEST(MeasuredRun, AModelOfTheCatalogHasTheSizesThatARowLeavesOut) {
+  const Row llama = {
+      {"model", "llama-3-8b"}, {"layers", "32"}, {"hidden", "4096"}, {"heads", "32"}};
+  const ModelSpec known = load_model("llama-3-8b").value();
+  const MeasuredRun run = run_of(llama);
+  EXPECT_EQ(run.model.total_params(), known.total_params());
+  EXPECT_TRUE(assumed(run, "vocab=128256"));
+  EXPECT_TRUE(assumed(run, "kv_heads=8"));
+  // What the row states wins.
+  Row padded = llama;
+  padded["vocab"] = "128512";
+  EXPECT_EQ(run_of(padded).model.vocab, 128512);
+  EXPECT_EQ(run_of(padded).model.kv_heads, 8);
+  // With other layers the name is only a label.
+  Row other = llama;
+  other["layers"] = "16";
+  EXPECT_EQ(run_of(other).model.vocab, 51200);
+}
+
+TEST(MeasuredFile, ColumnsThatAreNotReadAreNamed) {
+  CsvTable table;
+  table.columns = {"layers", "hidden", "heads", "seq_len", "gpu", "step_time", "note"};
+  table.rows.push_back({2, {"24", "2048", "16", "1024", "A100-80GB-SXM", "1", "x"}});
+  const Result<MeasuredFile> file = measured_from_csv(table, "runs.csv");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->not_read, std::vector<std::string>{"step_time"});
 }
 
 TEST(MeasuredRun, AnEmptyCellIsAColumnThatIsNotThere) {
