@@ -52,6 +52,40 @@ copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
   return {};
 }
 
+// The same for the first flag that its command does not have.
+copus::Result<void> check_flags(const copus::CommandLine& line, int argc, char** argv) {
+  std::string path;
+  int i = 1;
+  for (; i < argc && argv[i][0] != '-'; ++i) {
+    const std::string longer = path.empty() ? argv[i] : fmt::format("{} {}", path, argv[i]);
+    const auto is_longer = [&](const copus::Command& command) {
+      return command.path == longer || command.path.starts_with(longer + " ");
+    };
+    if (std::none_of(line.commands().begin(), line.commands().end(), is_longer)) break;
+    path = longer;
+  }
+  const auto command = std::find_if(line.commands().begin(), line.commands().end(),
+                                    [&](const copus::Command& each) { return each.path == path; });
+  if (command == line.commands().end()) return {};
+  std::vector<std::string> names{"--help"};
+  for (const copus::AnyOption* option : command->args->options()) names.push_back(option->flag());
+  for (; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with("--")) continue;
+    const std::string flag(word.substr(0, word.find('=')));
+    if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
+    std::vector<std::string> near = copus::nearest_names(flag, names);
+    // "--batch" for --global-batch.
+    for (const std::string& name : names) {
+      if (near.empty() && flag.size() > 4 && name.find(flag.substr(2)) != std::string::npos)
+        near = {name};
+    }
+    const std::string wanted = near.empty() ? "" : fmt::format("want {}; ", copus::join_or(near));
+    return copus::field_error(flag, "unknown option; {}copus {} --help lists them", wanted, path);
+  }
+  return {};
+}
+
 // An answer that did not arrive is none. A reader that went away wanted no more of it.
 int answered(int exit_code) {
   errno = 0;
@@ -102,6 +136,9 @@ int main(int argc, char** argv) {
   copus::add_options_command(line);
   copus::add_man_command(line);
   if (const auto known = check_commands(app, argc, argv); !known) {
+    return copus::report(known.error());
+  }
+  if (const auto known = check_flags(line, argc, argv); !known) {
     return copus::report(known.error());
   }
   try {

@@ -66,7 +66,7 @@ Result<int> print_pages(CommandLine& line, const ManArgs& args) {
   }
   std::vector<std::string> names;
   for (const ManPage& page : pages) {
-    if (page.name == *args.page) {
+    if (page.name == *args.page || page.name == "copus " + *args.page) {
       fmt::print("{}", man_page(page));
       return kOk;
     }

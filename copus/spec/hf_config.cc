@@ -300,6 +300,12 @@ Result<ModelSpec> load_model_file(const std::string& given) {
   std::string path = given;
   std::error_code failed;
   if (fs::is_directory(path, failed)) path = (fs::path(path) / "config.json").string();
+  if (!fs::exists(given, failed)) {
+    return field_error("model",
+                       "got {}, and there is no such file; want a catalog name, as llama-3-8b, or "
+                       "the path of a Hugging Face config.json",
+                       given);
+  }
   COPUS_TRY(const Json json, read_json_file(path));
   return spec_from_json(json, path);
 }

@@ -298,8 +298,10 @@ TEST_F(LoadModel, ReadsAFileOrTheFolderThatHoldsIt) {
 }
 
 TEST_F(LoadModel, WhatLooksLikeAPathGivesAFileError) {
-  expect_contains(load_model("no/such/model").error().message, "no/such/model: no such file");
-  expect_contains(load_model("nosuch.json").error().message, "nosuch.json: no such file");
+  expect_contains(load_model("no/such/model").error().message,
+                  "model: got no/such/model, and there is no such file");
+  expect_contains(load_model("nosuch.json").error().message,
+                  "model: got nosuch.json, and there is no such file");
   expect_contains(load_model(folder_.string()).error().message, "config.json: no such file");
   expect_contains(load_model("/dev/null").error().message, "got a device");
 }

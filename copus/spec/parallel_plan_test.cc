@@ -123,7 +123,7 @@ TEST(Validate, CountsMustMatchTheClusterAndMayNotOverflow) {
     return plan_of(text).validate(llama(), cluster, 2048, 64).error().message;
   };
   EXPECT_EQ(error("tp=2,pp=4,dp=2"),
-            "plan: tp*cp*pp*dp = 16 (2*1*4*2); want 8, the GPUs of cluster 1x8xB200");
+            "plan: tp*cp*pp*dp = 16 (2*1*4*2); want 8, the GPUs of 1x8xB200");
   EXPECT_TRUE(contains(error("tp=1000000,pp=1024,dp=1000000,cp=1000000"), "want 8"));
   ParallelPlan plan;
   plan.dp = std::numeric_limits<std::int64_t>::max();

@@ -162,8 +162,7 @@ constexpr PlanRule kRules[] = {
        return gpus_as_double(plan) == static_cast<double>(job.cluster.gpus());
      },
      [](const ParallelPlan& plan, const PlanJob& job) {
-       return field_error("plan",
-                          "tp*cp*pp*dp = {:.0f} ({}*{}*{}*{}); want {}, the GPUs of cluster {}",
+       return field_error("plan", "tp*cp*pp*dp = {:.0f} ({}*{}*{}*{}); want {}, the GPUs of {}",
                           gpus_as_double(plan), plan.tp, plan.cp, plan.pp, plan.dp,
                           job.cluster.gpus(), job.cluster.name);
      }},
