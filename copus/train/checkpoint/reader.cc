@@ -81,11 +81,11 @@ Result<void> CheckpointReader::check_covered() {
     for (const StateArray kind : kStateArrays) {
       if (kind != StateArray::kWeight && !manifest_.optimizer) continue;
       const auto fail = [&](const std::string& why) {
-        return make_error("{}: {} of {}: {}; want every element once", folder_, to_string(kind),
-                          tensor.name, why);
+        return make_error("{}: is damaged: {} of {}: {}; want every element once", folder_,
+                          to_string(kind), tensor.name, why);
       };
       const auto found = pieces_.find({kind, tensor.name});
-      if (found == pieces_.end()) return fail("is in no file");
+      if (found == pieces_.end()) return fail("no file has it");
       ++known;
       Lane all = std::move(found->second[0]);
       std::sort(all.begin(), all.end(),
