@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "copus/train/model/cpu/vector.h"
+#include "copus/train/model/cuda/ops.h"
 
 namespace copus {
 namespace {
@@ -38,28 +39,11 @@ COPUS_EVERY_X86 double sum_of_squares_on_cpu(std::int64_t count, const float* da
   return total;
 }
 
-}  // namespace
-
-void adamw_update(const AdamOptions& options, double lr, double weight_decay, std::int64_t step,
-                  double gradient_scale, const Tensor& values, const Tensor& gradients,
-                  const Tensor& moment1, const Tensor& moment2) {
-  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
-  const double root_correction2 = std::sqrt(1 - std::pow(options.beta2, static_cast<double>(step)));
-  const double keep = 1 - lr * weight_decay;
-  if (values.is_cpu()) {
-    float* value = values.data_ptr<float>();
-    const float* gradient = gradients.data_ptr<float>();
-    float* m = moment1.data_ptr<float>();
-    float* v = moment2.data_ptr<float>();
-    at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      update_on_cpu(end - begin, static_cast<float>(options.beta1),
-                    static_cast<float>(options.beta2), static_cast<float>(options.eps),
-                    static_cast<float>(keep), static_cast<float>(lr / correction1),
-                    static_cast<float>(root_correction2), static_cast<float>(gradient_scale),
-                    value + begin, gradient + begin, m + begin, v + begin);
-    });
-    return;
-  }
+// The same by ATen, for a GPU that the kernels do not take.
+void update_by_aten(const AdamOptions& options, const cuda::AdamRates& rates,
+                    [[maybe_unused]] double lr, [[maybe_unused]] double weight_decay,
+                    [[maybe_unused]] std::int64_t step, const Tensor& values,
+                    const Tensor& gradients, const Tensor& moment1, const Tensor& moment2) {
   const at::NoGradGuard no_grad;
 #if TORCH_VERSION_MAJOR >= 2
   // One kernel. It divides by the scale, and writes the scaled gradients back: they are used no
@@ -68,19 +52,61 @@ void adamw_update(const AdamOptions& options, double lr, double weight_decay, st
   at::_fused_adamw_({values}, {gradients}, {moment1}, {moment2}, {},
                     {at::full({}, static_cast<double>(step), scalar)}, lr, options.beta1,
                     options.beta2, weight_decay, options.eps, /*amsgrad=*/false,
-                    /*maximize=*/false, at::full({}, 1 / gradient_scale, scalar));
+                    /*maximize=*/false, at::full({}, 1 / rates.gradient_scale, scalar));
 #else
-  const Tensor g = gradient_scale == 1 ? gradients : gradients * gradient_scale;
+  const Tensor g = rates.gradient_scale == 1 ? gradients : gradients * rates.gradient_scale;
   moment1.lerp_(g, 1 - options.beta1);
   moment2.mul_(options.beta2).addcmul_(g, g, 1 - options.beta2);
-  const Tensor denominator = moment2.sqrt().div_(root_correction2).add_(options.eps);
-  values.mul_(keep).addcdiv_(moment1, denominator, -lr / correction1);
+  const Tensor denominator = moment2.sqrt().div_(rates.root_correction2).add_(options.eps);
+  values.mul_(rates.keep).addcdiv_(moment1, denominator, -rates.lr);
 #endif
 }
 
-Tensor sum_of_squares(const Tensor& x) {
-  if (!x.is_cpu()) return at::linalg_vector_norm(x, 2, {}, false, at::kDouble).square();
-  return at::scalar_tensor(sum_of_squares_on_cpu(x.numel(), x.data_ptr<float>()), at::kDouble);
+}  // namespace
+
+void adamw_update(const AdamOptions& options, double lr, double weight_decay, std::int64_t step,
+                  double gradient_scale, const Tensor& values, const Tensor& gradients,
+                  const Tensor& moment1, const Tensor& moment2, const Tensor& rounded) {
+  const bool rounds = rounded.scalar_type() != at::kFloat;
+  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
+  const cuda::AdamRates rates{
+      .beta1 = options.beta1,
+      .beta2 = options.beta2,
+      .eps = options.eps,
+      .keep = 1 - lr * weight_decay,
+      .lr = lr / correction1,
+      .root_correction2 = std::sqrt(1 - std::pow(options.beta2, static_cast<double>(step))),
+      .gradient_scale = gradient_scale};
+  if (cuda::takes(values)) {
+    cuda::adamw(rates, values, gradients, moment1, moment2, rounds ? rounded : Tensor());
+    return;
+  }
+  if (values.is_cpu()) {
+    float* value = values.data_ptr<float>();
+    const float* gradient = gradients.data_ptr<float>();
+    float* m = moment1.data_ptr<float>();
+    float* v = moment2.data_ptr<float>();
+    at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      update_on_cpu(end - begin, static_cast<float>(rates.beta1), static_cast<float>(rates.beta2),
+                    static_cast<float>(rates.eps), static_cast<float>(rates.keep),
+                    static_cast<float>(rates.lr), static_cast<float>(rates.root_correction2),
+                    static_cast<float>(rates.gradient_scale), value + begin, gradient + begin,
+                    m + begin, v + begin);
+    });
+  } else {
+    update_by_aten(options, rates, lr, weight_decay, step, values, gradients, moment1, moment2);
+  }
+  if (rounds) rounded.copy_(values);
+}
+
+void add_sum_of_squares(const Tensor& x, const Tensor& total) {
+  if (cuda::takes(x)) {
+    cuda::add_squares(x, total);
+  } else if (x.is_cpu()) {
+    total.add_(sum_of_squares_on_cpu(x.numel(), x.data_ptr<float>()));
+  } else {
+    total.add_(at::linalg_vector_norm(x, 2, {}, false, at::kDouble).square());
+  }
 }
 
 double learning_rate(const LrSchedule& schedule, std::int64_t samples) {

@@ -10,12 +10,13 @@
 namespace copus {
 
 // One update, in place. `step` counts from 1. `gradient_scale` multiplies the gradients (clipping).
+// `rounded` receives the values in its own precision; it may be `values` itself.
 void adamw_update(const AdamOptions& options, double lr, double weight_decay, std::int64_t step,
                   double gradient_scale, const Tensor& values, const Tensor& gradients,
-                  const Tensor& moment1, const Tensor& moment2);
+                  const Tensor& moment1, const Tensor& moment2, const Tensor& rounded);
 
-// In double precision, as a tensor of no dimensions on x's device.
-Tensor sum_of_squares(const Tensor& x);
+// total (double, no dimensions) += the sum of the squares of x, a flat FP32 tensor.
+void add_sum_of_squares(const Tensor& x, const Tensor& total);
 
 // The rate of a step that begins after so many samples.
 double learning_rate(const LrSchedule& schedule, std::int64_t samples);

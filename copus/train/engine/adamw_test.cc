@@ -13,11 +13,13 @@ TEST(AdamW, FollowsTheTextbookInDouble) {
   constexpr std::int64_t n = 40'000;  // more than one thread's share
   Tensor values = at::randn({n}), moment1 = at::zeros({n}), moment2 = at::zeros({n});
   Tensor w = values.to(at::kDouble), m = at::zeros({n}, at::kDouble), v = m.clone();
+  const Tensor low = at::empty({n}, at::kBFloat16);
   constexpr int kSteps = 20;
   for (int step = 1; step <= kSteps; ++step) {
     const Tensor gradient = at::randn({n}).mul_(std::pow(10.0, step % 5 - 3));
     const double lr = 0.01 / step, decay = 0.1, scale = step % 2 == 0 ? 0.5 : 1.0;
-    adamw_update(options, lr, decay, step, scale, values, gradient, moment1, moment2);
+    adamw_update(options, lr, decay, step, scale, values, gradient, moment1, moment2, low);
+    EXPECT_TRUE(at::equal(low, values.to(at::kBFloat16)));
     const Tensor g = gradient.to(at::kDouble) * scale;
     m = options.beta1 * m + (1 - options.beta1) * g;
     v = options.beta2 * v + (1 - options.beta2) * g * g;
@@ -32,8 +34,11 @@ TEST(AdamW, FollowsTheTextbookInDouble) {
 
 TEST(SumOfSquares, IsExactWhereFp32SumsAreNot) {
   // 2^25 ones: FP32 stops counting at 2^24.
-  EXPECT_EQ(sum_of_squares(at::ones({1 << 25})).item<double>(), static_cast<double>(1 << 25));
-  EXPECT_EQ(sum_of_squares(at::full({3}, 2.0)).item<double>(), 12.0);
+  const Tensor total = at::zeros({}, at::kDouble);
+  add_sum_of_squares(at::ones({1 << 25}), total);
+  EXPECT_EQ(total.item<double>(), static_cast<double>(1 << 25));
+  add_sum_of_squares(at::full({3}, 2.0), total);
+  EXPECT_EQ(total.item<double>(), static_cast<double>(1 << 25) + 12.0);
 }
 
 TEST(LearningRate, RisesLinearlyThenFollowsACosineToTheFloor) {

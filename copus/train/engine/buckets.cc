@@ -157,9 +157,8 @@ void ChunkParameters::settle(at::Device device) {
       return flat.narrow(0, leaf_offset_[i], element_count(shape)).view(shape);
     };
     Tensor leaf = view(bucket.values).detach().requires_grad_(true);
-    leaf_gradients_.push_back(view(bucket.gradients));
-    // FP32: autograd adds straight into the bucket. Otherwise gradient_ready() does, in FP32.
-    if (leaf.scalar_type() == at::kFloat) leaf.mutable_grad() = leaf_gradients_.back();
+    // Autograd adds straight into the bucket, in FP32 whatever the values are.
+    leaf.mutable_grad() = view(bucket.gradients);
     auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
     accumulator->add_post_hook(std::make_unique<Watch>(this, i));
     accumulators_.push_back(accumulator);
@@ -185,11 +184,6 @@ void ChunkParameters::reduce_when_ready() {
 }
 
 void ChunkParameters::gradient_ready(std::size_t leaf) {
-  Tensor& gradient = leaves_[leaf].mutable_grad();
-  if (leaves_[leaf].scalar_type() != at::kFloat) {
-    leaf_gradients_[leaf].add_(gradient);
-    gradient.reset();
-  }
   if (!last_pass_) return;
   --waiting_[leaf_bucket_[leaf]];
   start_ready_buckets();
@@ -287,7 +281,7 @@ class RangeNorm {
 
  private:
   void flush() {
-    if (begin_ < end_) sum_.add_(sum_of_squares(flat_.narrow(0, begin_, end_ - begin_)));
+    if (begin_ < end_) add_sum_of_squares(flat_.narrow(0, begin_, end_ - begin_), sum_);
   }
   const Tensor& flat_;
   Tensor& sum_;
@@ -357,7 +351,7 @@ Tensor ChunkParameters::take_norm(NormInParts& norm) const {
     if (parts.empty()) return;
     const Tensor together = at::cat(parts);
     group->all_reduce(together);
-    if (group->rank() == 0) norm.whole.add_(sum_of_squares(together));
+    if (group->rank() == 0) add_sum_of_squares(together, norm.whole);
   };
   add(norm.tp, mesh_.tp);
   add(norm.kv, mesh_.kv);
@@ -366,12 +360,10 @@ Tensor ChunkParameters::take_norm(NormInParts& norm) const {
 }
 
 void ChunkParameters::publish_values() {
+  if (mesh_.plan.zero == 0) return;
   std::vector<Pending> gathers;
   for (Bucket& bucket : buckets_) {
-    if (bucket.values.scalar_type() != at::kFloat) bucket.owned_values().copy_(bucket.master);
-    if (mesh_.plan.zero >= 1) {
-      gathers.push_back(mesh_.dp->start_all_gather(bucket.values, bucket.owned_values()));
-    }
+    gathers.push_back(mesh_.dp->start_all_gather(bucket.values, bucket.owned_values()));
   }
   for (Pending& gather : gathers) gather.wait();
 }

@@ -77,7 +77,7 @@ class ChunkParameters {
   void note_prefix();
   Tensor take_prefix_norm();
   Tensor take_replica_norm();
-  // After an optimizer step: the model's dtype from the master, and with ZeRO-1 everyone's part.
+  // After an optimizer step, which has made the owned values: with ZeRO-1, everyone's.
   void publish_values();
 
  private:
@@ -111,7 +111,6 @@ class ChunkParameters {
   NormInParts prefix_norm_, replica_norm_;
   std::vector<Bucket> buckets_;
   std::vector<Tensor> leaves_;
-  std::vector<Tensor> leaf_gradients_;  // views into the buckets
   std::vector<std::size_t> leaf_bucket_;
   std::vector<std::int64_t> leaf_offset_;
   std::vector<std::size_t> bucket_leaves_;  // how many leaves each bucket has

@@ -220,7 +220,7 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
     for (const Bucket& bucket : own->buckets()) {
       adamw_update(options_.adam, result.lr, bucket.decay ? options_.adam.weight_decay : 0.0,
                    updates_, scale, bucket.master, bucket.owned_gradients(), bucket.moment1,
-                   bucket.moment2);
+                   bucket.moment2, bucket.owned_values());
     }
   }
   result.optimizer = seconds_since(optimizer_begin);

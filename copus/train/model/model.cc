@@ -1,6 +1,7 @@
 #include "copus/train/model/model.h"
 
 #include <map>
+#include <utility>
 
 #include "copus/base/check.h"
 
@@ -65,8 +66,25 @@ Tensor ModelChunk::norm(const Tensor& x, const Scale& scale) const {
   const Tensor y = model_.norm == Norm::kRmsNorm
                        ? rms_norm(x, scale.weight, model_.norm_eps)
                        : at::layer_norm(x, {x.size(-1)}, scale.weight, scale.bias, model_.norm_eps);
-  if (scale.watched && tap_ != nullptr && tap_->open && y.requires_grad()) watch(x, y);
+  watch_if_wanted(x, y, scale);
   return y;
+}
+
+Tensor ModelChunk::add_and_norm(Stream& stream, const Scale& scale) const {
+  const Tensor next = std::exchange(stream.next, Tensor());
+  if (!next.defined()) return norm(stream.sum, scale);
+  if (model_.norm != Norm::kRmsNorm) {
+    stream.sum = stream.sum + next;
+    return norm(stream.sum, scale);
+  }
+  const SumAndNorm both = add_rms_norm(stream.sum, next, scale.weight, model_.norm_eps);
+  stream.sum = both.sum;
+  watch_if_wanted(both.sum, both.norm, scale);
+  return both.norm;
+}
+
+void ModelChunk::watch_if_wanted(const Tensor& x, const Tensor& y, const Scale& scale) const {
+  if (scale.watched && tap_ != nullptr && tap_->open && y.requires_grad()) watch(x, y);
 }
 
 void ModelChunk::watch(const Tensor& x, const Tensor& y) const {
@@ -83,8 +101,8 @@ void ModelChunk::watch(const Tensor& x, const Tensor& y) const {
   });
 }
 
-Tensor ModelChunk::attention(const Tensor& x, const LayerWeights& w) const {
-  const Tensor qkv = project(partition_.enter(norm(x, w.attention_norm)), w.qkv);
+Tensor ModelChunk::attention(const Tensor& normal, const LayerWeights& w) const {
+  const Tensor qkv = project(partition_.enter(normal), w.qkv);
   const std::int64_t batch = qkv.size(0), length = qkv.size(1), d = model_.head_dim;
   const std::int64_t all = qkv.size(2) / d;
   // heads : kv_heads is the model's ratio, unless ranks share key and value heads: then one here.
@@ -116,16 +134,17 @@ Tensor ModelChunk::attention(const Tensor& x, const LayerWeights& w) const {
   return project_and_leave(mixed, w.out, partition_);
 }
 
-Tensor ModelChunk::mlp(const Tensor& x, const LayerWeights& w) const {
-  const Tensor up = project(partition_.enter(norm(x, w.mlp_norm)), w.up);
+Tensor ModelChunk::mlp(const Tensor& normal, const LayerWeights& w) const {
+  const Tensor up = project(partition_.enter(normal), w.up);
   const Tensor hidden =
       model_.gated_mlp ? gated(up, model_.activation) : activate(up, model_.activation);
   return project_and_leave(hidden, w.down, partition_);
 }
 
-Tensor ModelChunk::layer(const Tensor& x, const LayerWeights& w) const {
-  const Tensor after_attention = x + attention(x, w);
-  return after_attention + mlp(after_attention, w);
+ModelChunk::Stream ModelChunk::layer(Stream stream, const LayerWeights& w) const {
+  stream.next = attention(add_and_norm(stream, w.attention_norm), w);
+  stream.next = mlp(add_and_norm(stream, w.mlp_norm), w);
+  return stream;
 }
 
 Tensor ModelChunk::forward(const Tensor& input) const {
@@ -137,14 +156,20 @@ Tensor ModelChunk::forward(const Tensor& input) const {
       x = x + positions_.narrow(0, first, count);
     }
   }
-  for (const LayerWeights& w : layers_) {
-    if (recompute_ == Recompute::kFull) {
-      x = recomputed([this, &w](const std::vector<Tensor>& in) { return layer(in[0], w); }, {x});
-    } else {
-      x = layer(x, w);
+  if (recompute_ == Recompute::kFull) {  // a layer keeps one tensor, its input
+    for (const LayerWeights& w : layers_) {
+      x = recomputed(
+          [this, &w](const std::vector<Tensor>& in) {
+            const Stream stream = layer({in[0], {}}, w);
+            return stream.sum + stream.next;
+          },
+          {x});
     }
+    return x;
   }
-  return x;
+  Stream stream{x, {}};
+  for (const LayerWeights& w : layers_) stream = layer(std::move(stream), w);
+  return stream.next.defined() ? stream.sum + stream.next : stream.sum;
 }
 
 Tensor ModelChunk::logits(const Tensor& hidden) const {

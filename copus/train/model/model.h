@@ -53,11 +53,19 @@ class ModelChunk {
   Tensor loss(const Tensor& hidden, const Tensor& targets) const;
 
  private:
+  // What flows from layer to layer: their outputs' sum, and one output that is yet to be added.
+  struct Stream {
+    Tensor sum, next;  // next undefined: nothing is
+  };
   Tensor norm(const Tensor& x, const Scale& scale) const;
+  // Adds what is to be added, and takes the norm of the sum.
+  Tensor add_and_norm(Stream& stream, const Scale& scale) const;
+  void watch_if_wanted(const Tensor& x, const Tensor& y, const Scale& scale) const;
   void watch(const Tensor& x, const Tensor& y) const;
-  Tensor layer(const Tensor& x, const LayerWeights& w) const;
-  Tensor attention(const Tensor& x, const LayerWeights& w) const;
-  Tensor mlp(const Tensor& x, const LayerWeights& w) const;
+  Stream layer(Stream stream, const LayerWeights& w) const;
+  // Of a norm's output.
+  Tensor attention(const Tensor& normal, const LayerWeights& w) const;
+  Tensor mlp(const Tensor& normal, const LayerWeights& w) const;
 
   ModelSpec model_;
   ChunkSpec chunk_;

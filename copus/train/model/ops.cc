@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "copus/train/model/cpu/kernels.h"
+#include "copus/train/model/cuda/ops.h"
 
 namespace copus {
 namespace {
@@ -369,6 +370,7 @@ struct Embedding : Function<Embedding> {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   if (on_cpu(x) && on_cpu(weight)) return RmsNorm::apply(x, weight.contiguous(), eps);
+  if (cuda::takes_norm(x)) return cuda::rms_norm(x, weight, eps);
 #if TORCH_VERSION_MAJOR >= 2
   return at::rms_norm(x, {x.size(-1)}, weight, eps);
 #else
@@ -376,6 +378,12 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Tensor scale = wide.square().mean(-1, true).add_(eps).rsqrt_();
   return (wide * scale).to(x.scalar_type()) * weight;
 #endif
+}
+
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps) {
+  if (cuda::takes_norm(x)) return cuda::add_rms_norm(x, delta, weight, eps);
+  const Tensor sum = x + delta;
+  return {sum, rms_norm(sum, weight, eps)};
 }
 
 RotaryTable rotary_table(const ModelSpec& model, std::int64_t length, at::Device device) {
@@ -417,12 +425,14 @@ Tensor gated(const Tensor& gate_up, Activation activation) {
   if (on_cpu(gate_up) && has_curve(activation)) {
     return Gated::apply(gate_up, static_cast<std::int64_t>(curve_of(activation)));
   }
+  if (cuda::takes(gate_up) && has_curve(activation)) return cuda::gated(gate_up, activation);
   const std::int64_t n = gate_up.size(-1) / 2;
   const std::vector<Tensor> halves = gate_up.split(n, -1);
   return activate(halves[0], activation) * halves[1];
 }
 
 Tensor linear_layer(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (cuda::takes(x)) return cuda::linear(x, weight, bias);
   if (!on_cpu(x)) return at::linear(x, weight, bias);
   // A list, because not every version lets a function take an undefined tensor.
   std::vector<Tensor> biases;
@@ -447,8 +457,19 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
         .reshape({batch, heads, length, d});
   };
 #if TORCH_VERSION_MAJOR >= 2
-  const Tensor mixed = at::scaled_dot_product_attention(q.transpose(1, 2), spread(k), spread(v), {},
-                                                        0.0, /*is_causal=*/true);
+  Tensor mixed;
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
+  // Its fast kernels for BF16 take a key head for several query heads.
+  if (kv != heads && q.is_cuda() && q.scalar_type() == at::kBFloat16) {
+    mixed = at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2),
+                                             v.transpose(1, 2), {}, 0.0, /*is_causal=*/true, {},
+                                             /*enable_gqa=*/true);
+  }
+#endif
+  if (!mixed.defined()) {
+    mixed = at::scaled_dot_product_attention(q.transpose(1, 2), spread(k), spread(v), {}, 0.0,
+                                             /*is_causal=*/true);
+  }
 #else
   const double scale = 1.0 / std::sqrt(static_cast<double>(d));
   const Tensor mask = at::full({length, length}, -std::numeric_limits<float>::infinity(),
@@ -470,6 +491,10 @@ Tensor self_attention(const Tensor& qkv, std::int64_t heads, std::int64_t kv_hea
     if (table.cosines.defined()) tables = {table.cosines, table.sines};
     return SelfAttention::apply(qkv, heads, kv_heads, at::TensorList(tables));
   }
+  if (cuda::takes(qkv)) {
+    const cuda::QueryKeyValue parts = cuda::split_heads(qkv, heads, kv_heads, table);
+    return causal_attention(parts.q, parts.k, parts.v);
+  }
   const Tensor by_head = qkv.unflatten(-1, {heads + 2 * kv_heads, -1});
   if (!table.cosines.defined()) {
     const std::vector<Tensor> parts = by_head.split_with_sizes({heads, kv_heads, kv_heads}, 2);
@@ -481,6 +506,7 @@ Tensor self_attention(const Tensor& qkv, std::int64_t heads, std::int64_t kv_hea
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
+  if (cuda::takes(logits)) return cuda::cross_entropy(logits, targets);
   return CrossEntropy::apply(logits, targets);
 }
 

@@ -11,6 +11,11 @@
 namespace copus {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
+// x + delta, and its norm.
+struct SumAndNorm {
+  Tensor sum, norm;
+};
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps);
 
 // Rotary tables [length, head_dim / 2] of cosines and sines for positions 0 .. length-1, FP32.
 struct RotaryTable {
@@ -25,9 +30,9 @@ Tensor rotate(const Tensor& x, const RotaryTable& table);
 Tensor gated(const Tensor& gate_up, Activation activation);
 Tensor activate(const Tensor& x, Activation activation);
 
-// x W^T + bias; the bias may be undefined. On CPU a leaf weight's gradient is added straight to
-// .grad() where that is defined, with no tensor in between; hooks on the leaf's accumulator run all
-// the same. So backward(), but not grad(), goes through it.
+// x W^T + bias; the bias may be undefined. A leaf weight's gradient is added straight to .grad()
+// where that is defined, with no tensor in between; hooks on the leaf's accumulator run all the
+// same. So backward(), but not grad(), goes through it.
 Tensor linear_layer(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 // Rows of `table`. On CPU its gradient goes as a linear weight's does.
 Tensor embed_rows(const Tensor& table, const Tensor& tokens);

@@ -2,6 +2,7 @@
 // the other does backward.
 #include "copus/train/model/tensor_parallel.h"
 
+#include "copus/train/model/cuda/ops.h"
 #include "copus/train/state/parameters.h"
 
 namespace copus {
@@ -117,6 +118,30 @@ struct VocabParallelCrossEntropy : Function<VocabParallelCrossEntropy> {
   }
 };
 
+// The same by the GPU's kernels: the logits become their gradient in place.
+struct VocabParallelCrossEntropyOnGpu : Function<VocabParallelCrossEntropyOnGpu> {
+  static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
+                        const Comm* group, std::int64_t begin) {
+    const Tensor from = logits.contiguous(), labels = targets.contiguous();
+    const cuda::RowStatistics rows = cuda::row_statistics(from, labels, begin);
+    const Tensor largest = rows.largest.clone();
+    group->all_reduce_max(largest);
+    const Tensor sums = at::stack({rows.sum * (rows.largest - largest).exp_(), rows.target});
+    group->all_reduce(sums);
+    const Tensor log_sums = sums[0].log().add_(largest);
+    context->save_for_backward({from, labels, log_sums});
+    context->saved_data["begin"] = begin;
+    return (log_sums - sums[1]).mean();
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    cuda::to_loss_gradient(saved[0], saved[1], context->saved_data["begin"].toInt(), saved[2],
+                           grads[0]);
+    return {saved[0], Tensor(), Tensor(), Tensor()};
+  }
+};
+
 }  // namespace
 
 TensorParallel::TensorParallel(const Comm& group, std::int64_t vocab, bool sp)
@@ -145,6 +170,9 @@ Tensor TensorParallel::embed(const Tensor& table, const Tensor& tokens) const {
 }
 
 Tensor TensorParallel::loss(const Tensor& logits, const Tensor& targets) const {
+  if (cuda::takes(logits)) {
+    return VocabParallelCrossEntropyOnGpu::apply(logits, targets, &group_, vocab_begin_);
+  }
   return VocabParallelCrossEntropy::apply(logits, targets, &group_, vocab_begin_);
 }
 
