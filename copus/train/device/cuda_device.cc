@@ -1,4 +1,7 @@
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/util/Logging.h>
+
+#include <cstdlib>
 
 #include "copus/train/device/device.h"
 
@@ -7,6 +10,15 @@ namespace copus {
 int gpu_count() { return at::cuda::device_count(); }
 std::string gpu_name(int index) {
   return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name;
+}
+
+void quiet_library() {
+  constexpr int kFatalAlone = 3;
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr) {
+    c10::initLogging();
+  } else {
+    FLAGS_caffe2_log_level = kFatalAlone;
+  }
 }
 
 }  // namespace copus

@@ -49,6 +49,7 @@ Result<RankDevice> choose_device(const std::string& kind, int local_rank, int lo
                        "got cuda with {} ranks on this node; want at most {}, one per GPU",
                        local_world_size, count);
   }
+  quiet_library();
   const RankDevice device{.cuda = true, .index = local_rank};
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(torch_device(device));
   return device;

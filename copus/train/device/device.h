@@ -33,5 +33,8 @@ std::optional<GpuSpec> catalog_entry_of(const std::string& name);
 // The GPU's name; a stub where libtorch has no CUDA.
 int gpu_count();
 std::string gpu_name(int index);
+// From now on c10d's warnings, and its reports of errors that are ours to name, are not printed.
+// The variable TORCH_CPP_LOG_LEVEL brings them back.
+void quiet_library();
 
 }  // namespace copus

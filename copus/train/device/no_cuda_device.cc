@@ -5,5 +5,6 @@ namespace copus {
 
 int gpu_count() { return 0; }
 std::string gpu_name(int) { return {}; }
+void quiet_library() {}
 
 }  // namespace copus
