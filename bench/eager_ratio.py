@@ -43,21 +43,20 @@ def copus(args, case, folder, threads, config):
     _, _, length, rows, passes, steps = case
     command = [args.copus, "train", "--model", config, "--device", args.device, "--seq-len", str(length), "--global-batch",
                str(rows * passes), "--plan", f"micro_batch={rows}", "--steps", str(steps + 2), "--run-dir", folder]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads > 0 else {})
     subprocess.run(command, check=True, capture_output=True, env=environment)
     events = [json.loads(line) for line in (Path(folder) / "events.jsonl").read_text().splitlines()]
     times = [event["step_time_s"] for event in events if event["event"] == "step"][2:]
     return rows * passes * length / statistics.median(times)
 
 
-def torch_eager(args, case, python, threads, config):
+def torch_eager(args, case, python, threads, config, *more):
     _, _, length, rows, passes, steps = case
     command = [python, ROOT / "tests/train/torch_eager.py", "--config", config, "--seq-len", str(length), "--micro-batch",
                str(rows), "--micro-batches", str(passes), "--steps", str(steps), "--threads", str(threads), "--device",
                args.device]
-    if args.device == "cuda":
-        command.append("--pure-bf16")
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    command += more or (["--pure-bf16"] if args.device == "cuda" else [])
+    environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads > 0 else {})
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])["tokens_per_s"]
 

@@ -252,6 +252,13 @@ class Fp32Update:
         self.optimizer.zero_grad(set_to_none=True)
 
 
+class Bf16StateUpdate(Fp32Update):
+    """Nothing but bf16: weights, gradients and moments. Fast, and it loses small updates."""
+
+    def __init__(self, model, lr):
+        super().__init__(model.to(torch.bfloat16), lr)
+
+
 class Bf16Update:
     """bf16 weights: the optimizer works on FP32 copies, and micro-batches are summed in FP32."""
 
@@ -289,11 +296,12 @@ def train(args):
     torch.manual_seed(1)
     model = Transformer(shape, args.seq_len)
     model = model.to(args.device)
-    update = Bf16Update(model, args.lr) if args.pure_bf16 else Fp32Update(model, args.lr)
+    kind = Bf16StateUpdate if args.bf16_state else Bf16Update if args.pure_bf16 else Fp32Update
+    update = kind(model, args.lr)
     autocast = contextlib.nullcontext
-    if args.dtype == "bf16" and not args.pure_bf16:
+    if args.dtype == "bf16" and kind is Fp32Update:
         autocast = lambda: torch.autocast(args.device, torch.bfloat16)
-    run = torch.compile(model) if args.compile else model
+    run = torch.compile(model, mode=args.compile_mode) if args.compile or args.compile_mode else model
 
     # Small numbers are more frequent, so that there is something to learn.
     generator = torch.Generator().manual_seed(2)
@@ -332,10 +340,12 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast, FP32 weights")
     parser.add_argument("--pure-bf16", action="store_true", help="bf16 weights, FP32 copies in the optimizer")
+    parser.add_argument("--bf16-state", action="store_true", help="bf16 weights and moments, nothing in FP32")
     parser.add_argument("--compile", action="store_true", help="torch.compile (PyTorch 2)")
+    parser.add_argument("--compile-mode", help="torch.compile with this mode, such as max-autotune-no-cudagraphs")
     parser.add_argument("--lr", type=float, default=3e-4)
     args = parser.parse_args()
-    if args.compile and not hasattr(torch, "compile"):
+    if (args.compile or args.compile_mode) and not hasattr(torch, "compile"):
         parser.error("--compile needs PyTorch 2")
     if args.threads > 0:
         torch.set_num_threads(args.threads)
