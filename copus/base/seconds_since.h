@@ -15,6 +15,9 @@ constexpr Seconds to_seconds(std::chrono::duration<Rep, Period> time) {
 constexpr std::chrono::duration<double> to_duration(Seconds time) {
   return std::chrono::duration<double>(time.v);
 }
+constexpr std::chrono::milliseconds to_milliseconds(Seconds time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(to_duration(time));
+}
 
 inline Seconds seconds_since(std::chrono::steady_clock::time_point begin) {
   return to_seconds(std::chrono::steady_clock::now() - begin);

@@ -1,12 +1,16 @@
 #include "copus/base/temporary_name.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -82,6 +86,15 @@ void TemporaryName::forget() {
   if (remembered_ < 0) return;
   remembered[static_cast<std::size_t>(remembered_)].state.store(Remembered::kFree);
   remembered_ = -1;
+}
+
+TemporaryFile create_temporary_beside(const std::string& path) {
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) return {};
+  TemporaryFile file{TemporaryName(fmt::format("{}.tmp.{:016x}", path, random)), -1};
+  file.fd =
+      ::open(file.name.name().c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  return file;
 }
 
 void remove_temporary_files_on_signals() {

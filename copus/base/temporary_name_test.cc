@@ -43,6 +43,29 @@ TEST(TemporaryName, StaysWhereItCannotBeRenamed) {
   EXPECT_TRUE(folder.names().empty());
 }
 
+TEST(TemporaryFile, IsNewBesideItsPathAndTakesItsName) {
+  const TestFolder folder;
+  for (int round = 0; round < 2; ++round) {
+    auto [name, fd] = create_temporary_beside(folder.path("a"));
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(folder.names().size(), round == 0 ? 1U : 2U);
+    EXPECT_EQ(::write(fd, "text", 4), 4);
+    ::close(fd);
+    EXPECT_EQ(name.rename_to(folder.path("a")), 0);
+  }
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+  EXPECT_EQ(create_temporary_beside(folder.path("no/such/a")).fd, -1);
+}
+
+TEST(TemporaryFile, HasANameThatNobodyGuesses) {
+  const TestFolder folder;
+  const TemporaryFile one = create_temporary_beside(folder.path("a"));
+  const TemporaryFile other = create_temporary_beside(folder.path("a"));
+  EXPECT_NE(one.name.name(), other.name.name());
+  ::close(one.fd);
+  ::close(other.fd);
+}
+
 // The status of a child that was sent `number` after `prepare`.
 template <typename Prepare>
 int status_after(int number, Prepare prepare) {

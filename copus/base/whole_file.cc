@@ -1,7 +1,6 @@
 #include "copus/base/whole_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,8 +54,7 @@ int write_in_place(const std::string& path, std::string_view content) {
 }
 
 int write_and_rename(const std::string& path, std::string_view content) {
-  TemporaryName beside(fmt::format("{}.{}.tmp", path, ::getpid()));
-  const int fd = ::open(beside.name().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  auto [beside, fd] = create_temporary_beside(path);
   if (fd < 0) return errno;
   int reason = write_all(fd, content);
   if (reason == 0 && ::fsync(fd) != 0) reason = errno;

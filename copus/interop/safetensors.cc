@@ -123,7 +123,7 @@ Result<SafetensorsWriter> SafetensorsWriter::create(
   auto state = std::make_unique<State>();
   state->path = path;
   state->left = arrays.empty() ? 0 : arrays.back().end;
-  state->fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  state->fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (state->fd < 0) return failed(path, "written");
   COPUS_TRY_VOID(state->put(std::as_bytes(std::span(head.data(), head.size()))));
   return SafetensorsWriter(std::move(state));

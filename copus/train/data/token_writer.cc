@@ -31,8 +31,9 @@ class TokenWriter::PendingFile {
 
   Result<void> create(const std::string& path) {
     path_ = path;
-    temporary_ = TemporaryName(path + ".tmp." + std::to_string(::getpid()));
-    file_ = std::fopen(temporary_.name().c_str(), "w+be");  // e: close on exec
+    TemporaryFile made = create_temporary_beside(path);
+    temporary_ = std::move(made.name);
+    file_ = made.fd < 0 ? nullptr : ::fdopen(made.fd, "w+b");
     if (file_ == nullptr) return failed("create");
     return {};
   }
