@@ -13,6 +13,7 @@ fs::path own_program() {
 }
 
 fs::path program_file(const fs::path& program, std::string_view name) {
+  if (!program.is_absolute()) return {};
   const fs::path folder = program.parent_path();
   const fs::path beside = folder / name;
   std::error_code failed;

@@ -11,6 +11,7 @@ namespace copus {
 std::filesystem::path own_program();
 
 // The file `name` that belongs to `program`. It need not exist: a caller that opens it says so.
+// Empty where the program's full path is not known: nothing is taken from the current folder.
 std::filesystem::path program_file(const std::filesystem::path& program, std::string_view name);
 
 }  // namespace copus

@@ -25,5 +25,11 @@ TEST(ProgramFile, LiesBesideTheProgramOrWhereItIsInstalled) {
   EXPECT_EQ(program_file(program, "part"), folder.path("bin/part"));
 }
 
+TEST(ProgramFile, IsNeverLookedForInTheCurrentFolder) {
+  for (const char* program : {"copus", "bin/copus", "./copus", ""}) {
+    EXPECT_EQ(program_file(program, "part"), fs::path()) << program;
+  }
+}
+
 }  // namespace
 }  // namespace copus
