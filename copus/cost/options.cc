@@ -1,8 +1,6 @@
 #include "copus/cost/options.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -95,17 +93,6 @@ const std::vector<WordOption>& word_options() {
 // An assumption as errors name it.
 std::string named(std::string_view assumption) { return fmt::format("--assume {}", assumption); }
 
-Result<double> parse_number(std::string_view text, const NumberOption& option) {
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
-      value < option.low || value > option.high) {
-    return field_error(named(option.name), "got {}; want a number from {} to {}", text, option.low,
-                       option.high);
-  }
-  return value;
-}
-
 }  // namespace
 
 Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp) {
@@ -147,7 +134,7 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
     }
     for (const NumberOption& option : number_options()) {
       if (option.name != name) continue;
-      COPUS_TRY(const double number, parse_number(value, option));
+      COPUS_TRY(const double number, parse_number(value, named(name), option.low, option.high));
       option.field(options) = number * option.scale;
       found = true;
     }
@@ -172,7 +159,7 @@ Result<CostOptions> options_from_json(const Json& json, const std::string& where
   for (const auto& [name, value] : json.items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (text.find(',') != std::string::npos) {
-      return make_error("{}: {}: got {}; want one value", where, name, text);
+      return error_in(where, field_error(name, "got {}; want one value", text));
     }
     const Result<CostOptions> applied =
         apply_assumptions(options, fmt::format("{}={}", name, text));

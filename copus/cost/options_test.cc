@@ -88,6 +88,12 @@ TEST(Assumptions, WithoutAValueAreAnError) {
   EXPECT_NE(error_of("=").find("want"), std::string::npos);
 }
 
+TEST(Assumptions, OfAFileTellTheirNameBesideTheMessageOfAnError) {
+  const auto error = options_from_json({{"grad_bytes", "1,2"}}, "f.json").error();
+  EXPECT_EQ(error.message, "f.json: grad_bytes: got 1,2; want one value");
+  EXPECT_EQ(error.field, "grad_bytes");
+}
+
 TEST(OptimizerBytes, LeaveTheMasterCopyOutWhereWeightsAreTheirOwn) {
   CostOptions options;
   EXPECT_EQ(optimizer_bytes(options), 12);

@@ -231,8 +231,9 @@ Result<ClusterSpec> load_cluster(std::string_view text) {
   }
   auto content = file_text("clusters", "cluster", text);
   if (!content) {
-    return make_error("{}, a cluster file, or NODESxGPUSxGPU as 4x8xH100-80GB-SXM",
-                      content.error().message);
+    Error error = content.error();
+    error.message += ", a cluster file, or NODESxGPUSxGPU as 4x8xH100-80GB-SXM";
+    return error;
   }
   return cluster_from_text(*content, std::string(text) + ".json");
 }

@@ -44,8 +44,8 @@ struct Reader {
       }
       names.emplace_back(to_string(t));
     }
-    from.fail(make_error("{}: {}: got {:?}; want {}", where, key,
-                         std::string_view(text).substr(0, 40), join_or(names)));
+    from.fail(error_in(where, field_error(key, "got {:?}; want {}",
+                                          std::string_view(text).substr(0, 40), join_or(names))));
   }
 };
 

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "copus/base/text.h"
@@ -14,23 +16,27 @@ namespace {
 // Keeps the first field that is out of its range.
 struct RangeCheck {
   std::string prefix = {};
-  std::string error = {};
+  std::optional<Error> error = std::nullopt;
 
   void number(std::string_view key, double value, double scale, double low, double high) {
     // A value at a bound may come back a rounding error beyond it after the change of unit.
     const double shown = value / scale;
     const double slack = 1e-12;
     if (std::isfinite(shown) && shown >= low * (1 - slack) && shown <= high * (1 + slack)) return;
-    keep(fmt::format("{}{}: got {}; want {} to {}", prefix, key, shown, low, high));
+    keep_range(key, shown, low, high);
   }
   void integer(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) {
     if (value >= low && value <= high) return;
-    keep(fmt::format("{}{}: got {}; want {} to {}", prefix, key, value, low, high));
+    keep_range(key, value, low, high);
   }
   void boolean(std::string_view, bool) {}
   void topology(std::string_view, LinkTopology) {}
-  void keep(std::string message) {
-    if (error.empty()) error = std::move(message);
+  template <typename T>
+  void keep_range(std::string_view key, T got, T low, T high) {
+    keep(field_error(prefix + std::string(key), "got {}; want {} to {}", got, low, high));
+  }
+  void keep(Error found) {
+    if (!error) error = std::move(found);
   }
 };
 
@@ -40,7 +46,7 @@ void check_name(RangeCheck& check, std::string_view key, std::string_view name) 
   for (const char c : name) printable = printable && static_cast<unsigned char>(c) >= 0x20;
   if (!printable) {
     check.keep(
-        fmt::format("{}: got {:?}; want 1 to 200 printable characters", key, name.substr(0, 40)));
+        field_error(key, "got {:?}; want 1 to 200 printable characters", name.substr(0, 40)));
   }
 }
 
@@ -125,14 +131,14 @@ Result<void> ClusterSpec::validate() const {
   check_name(check, "gpu", gpu.name);
   check.integer("nodes", nodes, 1, kMaxGpus);
   check.integer("gpus_per_node", gpus_per_node, 1, kMaxGpus);
-  if (check.error.empty() && gpus() > kMaxGpus) {
-    check.keep(fmt::format("cluster: got {}x{} = {} GPUs; want at most {}", nodes, gpus_per_node,
+  if (!check.error && gpus() > kMaxGpus) {
+    check.keep(field_error("cluster", "got {}x{} = {} GPUs; want at most {}", nodes, gpus_per_node,
                            gpus(), kMaxGpus));
   }
   fields::visit_network(network, check);
   if (nodes > 1 && !(network.node_bandwidth.v > 0)) {
-    check.keep(fmt::format("node_network_gbps: got 0; want the rate between the {} nodes, above 0",
-                           nodes));
+    check.keep(field_error("node_network_gbps",
+                           "got 0; want the rate between the {} nodes, above 0", nodes));
   }
   fields::visit_gpu_essentials(gpu, check);
   fields::visit_gpu_options(gpu, check);
@@ -143,8 +149,10 @@ Result<void> ClusterSpec::validate() const {
   fields::visit_efficiency(gpu.efficiency, check);
   bool computes = false;
   for (const Precision p : kPrecisions) computes = computes || gpu.peak(p).v > 0;
-  if (!computes) check.keep("peak_tflops: got 0 for every precision; want one above 0");
-  if (!check.error.empty()) return Error{std::move(check.error)};
+  if (!computes) {
+    check.keep(field_error("peak_tflops", "got 0 for every precision; want one above 0"));
+  }
+  if (check.error) return *std::move(check.error);
   return {};
 }
 

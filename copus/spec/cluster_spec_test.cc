@@ -312,6 +312,29 @@ TEST(ClusterSpec, ValidateRefusesFiguresThatNoParserLetsThrough) {
   }
 }
 
+TEST(ClusterSpec, AnErrorTellsItsFieldBesideTheMessage) {
+  const ClusterSpec good = load_cluster("2x8xB200").value();
+  const auto field_of = [&](const auto& spoil) {
+    ClusterSpec cluster = good;
+    spoil(cluster);
+    return cluster.validate().error().field;
+  };
+  EXPECT_EQ(field_of([](ClusterSpec& c) { c.name = ""; }), "name");
+  EXPECT_EQ(field_of([](ClusterSpec& c) { c.nodes = 0; }), "nodes");
+  EXPECT_EQ(field_of([](ClusterSpec& c) { c.nodes = kMaxGpus; }), "cluster");
+  EXPECT_EQ(field_of([](ClusterSpec& c) { c.network.node_bandwidth.v = 0; }), "node_network_gbps");
+  EXPECT_EQ(field_of([](ClusterSpec& c) { c.gpu.memory.v = -1; }), "memory_gib");
+  EXPECT_EQ(field_of([](ClusterSpec& c) { c.gpu.efficiency.matmul = 2; }), "efficiency.matmul");
+  EXPECT_EQ(field_of([](ClusterSpec& c) {
+              GpuSpec& gpu = c.gpu;
+              gpu.peak_bf16 = gpu.peak_fp16 = gpu.peak_fp8 = gpu.peak_fp32 = FlopsPerSec();
+            }),
+            "peak_tflops");
+  EXPECT_EQ(load_cluster("dgx-h100-65").error().field, "cluster");
+  EXPECT_EQ(parsed_cluster(R"({"nodes": 1, "gpu": "B200", "link_topology": "star"})").error().field,
+            "link_topology");
+}
+
 TEST(ClusterOf, ZeroGpusPerNodeMeansTheUsualNumber) {
   EXPECT_EQ(cluster_of(catalog_gpu("GB200").value(), 2, 0)->gpus(), 144);
   EXPECT_FALSE(cluster_of(catalog_gpu("GB200").value(), 2, -1));

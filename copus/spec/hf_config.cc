@@ -41,8 +41,8 @@ struct Config {
 std::int64_t divided(Config& c, const char* key, std::int64_t size, const char* divisor_key,
                      std::int64_t divisor) {
   if (size % divisor != 0) {
-    c.fields.fail(make_error("{}: {}: got {}; want a multiple of {} ({})", c.where, key, size,
-                             divisor_key, divisor));
+    c.fields.fail(error_in(c.where, field_error(key, "got {}; want a multiple of {} ({})", size,
+                                                divisor_key, divisor)));
   }
   return size / divisor;
 }
@@ -319,18 +319,19 @@ Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& wher
 
 Result<ModelSpec> load_model(std::string_view name_or_path) {
   const std::string given(name_or_path);
-  if (given.find('/') != std::string::npos || given.ends_with(".json"))
-    return load_model_file(given);
+  if (is_model_path(given)) return load_model_file(given);
+  COPUS_TRY(const std::string text, catalog_model_text(given));
+  COPUS_TRY(ModelSpec model, parse_hf_config(text, "catalog model " + given));
+  model.name = given;
+  return model;
+}
 
-  const Result<std::string> text = catalog_model_text(given);
-  if (text) {
-    COPUS_TRY(ModelSpec model, parse_hf_config(*text, "catalog model " + given));
-    model.name = given;
-    return model;
+bool is_model_path(std::string_view name_or_path) {
+  if (name_or_path.find('/') != std::string_view::npos || name_or_path.ends_with(".json")) {
+    return true;
   }
   std::error_code failed;
-  if (!given.empty() && std::filesystem::exists(given, failed)) return load_model_file(given);
-  return text.error();
+  return std::filesystem::exists(name_or_path, failed) && !catalog_model_text(name_or_path);
 }
 
 }  // namespace copus

@@ -14,5 +14,7 @@ Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& wher
 
 // A catalog name, or the path of a config.json (or of the folder that holds it).
 Result<ModelSpec> load_model(std::string_view name_or_path);
+// Which of the two it is: a file of a catalog model's name is named by its path, "./tiny".
+bool is_model_path(std::string_view name_or_path);
 
 }  // namespace copus

@@ -213,6 +213,16 @@ TEST(HfConfig, ErrorsNameTheFieldAsTheConfigSpellsIt) {
                   "head_dim: got 15; want an even");
 }
 
+TEST(HfConfig, AnErrorTellsItsFieldBesideTheMessage) {
+  const auto field_of = [](const Json& changes) {
+    const std::string text = with(llama_config(), changes).dump();
+    return parse_hf_config(text, "config.json").error().field;
+  };
+  EXPECT_EQ(field_of({{"num_attention_heads", 3}}), "hidden_size");
+  EXPECT_EQ(field_of({{"hidden_act", "relu"}}), "hidden_act");
+  EXPECT_EQ(field_of({{"head_dim", 15}}), "head_dim");
+}
+
 TEST(HfConfig, RefusesAModelBeyondAllBounds) {
   const Json config = with(llama_config(), {{"num_hidden_layers", 10000},
                                             {"num_attention_heads", 100},

@@ -16,9 +16,10 @@ Activation read_activation(FieldReader& fields, const std::string& where, const 
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu") return Activation::kGelu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
-  fields.fail(make_error(
-      "{}: {}: got \"{}\"; want silu (or swish), gelu or gelu_new (or gelu_pytorch_tanh)", where,
-      key, printable(name)));
+  fields.fail(error_in(
+      where,
+      field_error(key, "got \"{}\"; want silu (or swish), gelu or gelu_new (or gelu_pytorch_tanh)",
+                  printable(name))));
   return fallback;
 }
 

@@ -140,7 +140,8 @@ struct PartialPlan {
 // two plans share it, unless parts are left out.
 std::string short_name(const ParallelPlan& plan, PlanFields left_out = {});
 // A plan, or parts of one, from that text or from "tp=2,pp=4,…"; each part at most once, in any
-// order. `option` names the text in errors.
+// order. The parts that the text names are given; a short text with dp, tp, pp and mb is a whole
+// plan, and gives all. `option` names the text in errors.
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option);
 
 Json plan_to_json(const ParallelPlan& plan);

@@ -1,5 +1,6 @@
 // Whole plans as text and as JSON.
 #include <algorithm>
+#include <iterator>
 
 #include "copus/base/text.h"
 #include "copus/spec/parallel_plan.h"
@@ -67,6 +68,12 @@ struct StatedParts {
     return {};
   }
 };
+
+// A layout as short_name() prints it: a part that it does not name has its default.
+bool is_whole(const PartialPlan& stated) {
+  return std::all_of(std::begin(kAlwaysNamed), std::end(kAlwaysNamed),
+                     [&](PlanField field) { return stated.has(field); });
+}
 
 void imply_schedule(PartialPlan& partial) {
   if (!partial.has(PlanField::kSchedule)) partial.plan.schedule = implied_schedule(partial.plan);
@@ -167,7 +174,8 @@ std::string short_name(const ParallelPlan& plan, PlanFields left_out) {
 
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option) {
   StatedParts parts{option, {}};
-  if (text.find('=') != std::string_view::npos) {
+  const bool is_pairs = text.find('=') != std::string_view::npos;
+  if (is_pairs) {
     for (const std::string_view part : split(text, ',')) {
       COPUS_TRY_VOID(add_pair(parts, part, text));
     }
@@ -179,6 +187,7 @@ Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view opti
     }
   }
   imply_schedule(parts.stated);
+  if (!is_pairs && is_whole(parts.stated)) parts.stated.given = PlanFields::all();
   return std::move(parts.stated);
 }
 

@@ -193,13 +193,34 @@ TEST(ShortName, LeavesOutWhatItIsAskedTo) {
 
 TEST(ShortName, PinsWhatItNamesAndNoMore) {
   using enum PlanField;
-  EXPECT_EQ(parse_plan_text("dp16.tp2.pp8.mb1.z1.sp", "--fix")->given,
-            (PlanFields{kDp, kTp, kPp, kMicroBatch, kZero, kSp}));
   EXPECT_EQ(parse_plan_text("tp2.split8x3-4", "--fix")->given, (PlanFields{kTp, kStageLayers}));
+  EXPECT_EQ(parse_plan_text("dp16.tp2.pp8.z1", "--fix")->given, (PlanFields{kDp, kTp, kPp, kZero}));
   // Defaults too, where they are named.
   const PartialPlan defaults = parse_plan_text("z0.cp1.rc-none.sp0.1f1b", "--fix").value();
   EXPECT_EQ(defaults.given, (PlanFields{kZero, kCp, kRecompute, kSp, kSchedule}));
   EXPECT_EQ(defaults.plan, ParallelPlan());
+}
+
+TEST(ShortName, OfAWholePlanPinsAllOfIt) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 5000; ++i) {
+    const ParallelPlan plan = random_plan(random);
+    const PartialPlan pins = parse_plan_text(short_name(plan), "--fix").value();
+    EXPECT_EQ(pins.given, PlanFields::all()) << short_name(plan);
+    EXPECT_EQ(pins.plan, plan) << short_name(plan);
+    // No other plan is allowed.
+    const ParallelPlan other = random_plan(random);
+    EXPECT_EQ(pins.contradicted_by(other).has_value(), plan != other) << short_name(other);
+  }
+  // Nor one that differs in what the text does not name.
+  const PartialPlan pins = parse_plan_text("dp2.tp2.pp2.mb1", "--fix").value();
+  for (const char* more : {"cp=2", "ep=2", "vp=2", "zero=1", "recompute=full", "sp=1", "split=3-1",
+                           "schedule=gpipe"}) {
+    const ParallelPlan other = parsed_plan(fmt::format("dp=2,tp=2,pp=2,mb=1,{}", more));
+    EXPECT_TRUE(pins.contradicted_by(other)) << more;
+  }
+  // The form of pairs says what it pins.
+  EXPECT_EQ(parse_plan_text("dp=2,tp=2,pp=2,mb=1", "--fix")->given.list().size(), 4U);
 }
 
 TEST(PlanText, BothFormsSayTheSame) {
@@ -228,7 +249,8 @@ TEST(ShortName, ThatNobodyWroteIsRefusedWithWhatWouldBeRight) {
       {"dp2.tp1.pp0.mb1", "--plan: pp: got \"0\""},
       {"dp2 at batch 4", "--plan: dp: got \"2 at batch 4\""},
       {"dp-1.tp1.pp1.mb1", "--plan: got \"dp-1\" in \"dp-1.tp1.pp1.mb1\"; want dp"},
-      {"foo3", "--plan: got \"foo3\"; want a plan, as tp=2,pp=4, tp2.pp4 or the path of a plan.json"},
+      {"foo3",
+       "--plan: got \"foo3\"; want a plan, as tp=2,pp=4, tp2.pp4 or the path of a plan.json"},
       {"dp2.ppp4", "--plan: got \"ppp4\" in \"dp2.ppp4\"; want pp"},
       {"dp2.rc-ful", "want rc-full"},
       {"dp2.tp2.dp4", "--plan: got dp twice"},
