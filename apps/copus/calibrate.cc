@@ -97,6 +97,24 @@ std::string error_table(std::span<const PricedRun> before, const Outcome& outcom
   return format_table(header, table);
 }
 
+// After a fit that explains its rows, errors are a few percent.
+constexpr double kUnexplained = 0.25;
+
+// What a reader has to know before the result is used; empty: nothing.
+std::string doubt(const Outcome& outcome) {
+  const Accuracy all = accuracy_report(outcome.after).all;
+  if (!all.mape || *all.mape <= kUnexplained) return "";
+  std::size_t slower = 0;
+  for (const PricedRun& run : outcome.after) slower += run.timed() && run.signed_error() < 0;
+  const std::string way = slower == all.timed ? ", every run slower than predicted"
+                          : slower == 0       ? ", every run faster than predicted"
+                                              : "";
+  return fmt::format(
+      "The fit does not explain these runs: they are still {} off on average{}. Before you use it, "
+      "check the units, the number of GPUs and the batch of the rows.",
+      percent(all.mape), way);
+}
+
 void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
   std::vector<std::vector<std::string>> rows;
   std::size_t silent = 0;
@@ -107,8 +125,9 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
       ++silent;
       continue;
     }
-    rows.push_back({p.key, p.name, fmt::format("{:.4g}", p.start), fmt::format("{:.4g}", p.value),
-                    fmt::format("{:.4g} to {:.4g}", p.low, p.high)});
+    rows.push_back(
+        {p.key, p.name, fmt::format("{:.4g}", p.start), fmt::format("{:.4g}", p.value),
+         fmt::format("{:.4g} to {:.4g}{}", p.low, p.high, p.at_limit ? ", at its limit" : "")});
   }
   fmt::print("fitted in {}{}\n\n{}\n", human_seconds(outcome.time),
              outcome.fitted.converged ? "" : "; the solver did not come to an end that it trusts",
@@ -131,6 +150,7 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
         "These errors are of the rows that were fitted: no other layout tests the fit. Add runs of "
         "another model or number of GPUs.\n");
   }
+  if (const std::string why = doubt(outcome); !why.empty()) fmt::print("\n{}\n\n", why);
   for (const LeftOut& left : outcome.left_out) {
     if (left.runs.empty()) {
       fmt::print("no rows were left out by {}: all rows have the same\n", left.by);
@@ -153,16 +173,18 @@ Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
                                   {"value", p.value},
                                   {"low", p.low},
                                   {"high", p.high},
-                                  {"informed", p.informed}});
+                                  {"informed", p.informed},
+                                  {"at_limit", p.at_limit}});
   }
+  if (const std::string why = doubt(outcome); !why.empty()) json["warning"] = why;
   const auto figures = [](const AccuracyReport& report) {
     Json all;
     const auto put = [&](const std::string& name, const Accuracy& a) {
       Json one = {{"rows", a.timed}};
-      one["mape"] = a.mape ? Json(*a.mape) : Json();
-      one["memory_mape"] = a.memory_mape ? Json(*a.memory_mape) : Json();
-      one["spearman_median"] = a.spearman_median ? Json(*a.spearman_median) : Json();
-      one["regret_mean"] = a.regret_mean ? Json(*a.regret_mean) : Json();
+      one["mape"] = number_or_null(a.mape);
+      one["memory_mape"] = number_or_null(a.memory_mape);
+      one["spearman_median"] = number_or_null(a.spearman_median);
+      one["regret_mean"] = number_or_null(a.regret_mean);
       all[name] = std::move(one);
     };
     for (const auto& source : report.sources) {

@@ -33,12 +33,8 @@ struct ValidateArgs : OptionGroup {
   Option<std::string> plot{this, "--plot", text("FILE"),
                            "draw predicted against measured, and the spread of the errors, into "
                            "this SVG file"};
-  Option<std::string> framework{this, "--framework", text("NAME"),
-                                "predict every row with this framework's profile",
-                                Otherwise{"the framework column of each row"}};
-  Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
-                             "assumptions about the engine; they override the framework's profile "
-                             "(see docs/cost-model.md)"};
+  FrameworkOption framework{this, "of every row: ", Otherwise{"the framework column of each row"}};
+  AssumeOption assume{this};
   Option<std::int64_t> top{this, "--top", integer(0, 1'000'000),
                            "how many of the worst rows to print, each with a likely reason", 10};
   Option<std::string> calibrate{
@@ -50,7 +46,9 @@ struct ValidateArgs : OptionGroup {
       "with --calibrate: GPUs, networks or frameworks that are not fitted, as \"megatron;A100\""};
   Option<bool> from_scratch{
       this, "--from-scratch", flag(),
-      "with --calibrate: start the fit from general beliefs, not from the catalog's values", false};
+      "with --calibrate: start the fit from general defaults, the same for every GPU and "
+      "framework, not from the catalog's values",
+      false};
   JsonOption json{this};
 };
 
@@ -187,8 +185,8 @@ std::string plot_svg(const Validation& validation) {
 Result<void> check_outputs(const ValidateArgs& args) {
   const bool calibrates = args.calibrate.given();
   if (!calibrates && (args.keep.given() || *args.from_scratch)) {
-    return make_error("{}: got it without --calibrate; want both, or neither",
-                      *args.from_scratch ? "--from-scratch" : "--keep");
+    return field_error(*args.from_scratch ? "--from-scratch" : "--keep",
+                       "got it without --calibrate; want both, or neither");
   }
   if (calibrates && args.top.given()) {
     return field_error("--calibrate",

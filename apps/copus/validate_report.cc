@@ -178,10 +178,6 @@ std::string not_priced_text(const Validation& validation) {
   return text.empty() ? text : "\nnot priced:\n" + text;
 }
 
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json to_json(const Accuracy& a) {
   Json json;
   json["source"] = a.source;

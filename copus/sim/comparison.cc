@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "copus/sim/mean.h"
+#include "copus/base/mean.h"
 
 namespace copus {
 namespace {

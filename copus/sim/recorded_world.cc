@@ -5,8 +5,8 @@
 #include <map>
 #include <memory>
 
+#include "copus/base/mean.h"
 #include "copus/goodput/step_times.h"
-#include "copus/sim/mean.h"
 
 namespace copus {
 namespace {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "copus/base/mean.h"
 #include "copus/base/median.h"
 
 namespace copus {
@@ -13,9 +14,9 @@ namespace {
 
 constexpr double kClose = 0.10;
 
-std::optional<double> mean(std::span<const double> values) {
+std::optional<double> average(const std::vector<double>& values) {
   if (values.empty()) return std::nullopt;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return mean(values);
 }
 
 std::optional<double> middle(const std::vector<double>& values) {
@@ -58,9 +59,9 @@ void add_step_time(std::span<const PricedRun> runs, Accuracy& result) {
     if (sizes.back() <= kClose) ++close;
   }
   result.timed = errors.size();
-  result.mape = mean(sizes);
+  result.mape = average(sizes);
   result.median_ape = middle(sizes);
-  result.bias = mean(errors);
+  result.bias = average(errors);
   if (!errors.empty()) {
     result.within_10pct = static_cast<double>(close) / static_cast<double>(errors.size());
   }
@@ -87,8 +88,8 @@ void add_ranking(std::span<const PricedRun> runs, Accuracy& result) {
     correlations.push_back(spearman(group.predicted, group.measured).value_or(0));
   }
   result.spearman_median = middle(correlations);
-  result.spearman_mean = mean(correlations);
-  result.regret_mean = mean(regrets);
+  result.spearman_mean = average(correlations);
+  result.regret_mean = average(regrets);
   result.regret_max = greatest(regrets);
 }
 
@@ -106,7 +107,7 @@ void add_memory(std::span<const PricedRun> runs, Accuracy& result) {
     }
   }
   result.memory_rows = errors.size();
-  result.memory_mape = mean(errors);
+  result.memory_mape = average(errors);
   result.memory_median_ape = middle(errors);
 }
 

@@ -30,6 +30,7 @@ struct FittedParameter {
   double start = 0, value = 0;
   double low = 0, high = 0;  // 95% interval
   bool informed = false;     // the rows say more about it than was thought before
+  bool at_limit = false;     // the fit moved it as far as it may go: it stands for something else
 };
 
 struct Calibration {

@@ -172,9 +172,15 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
     if (known) covariance.GetCovarianceBlock(&unknown.x, &unknown.x, &variance);
     const double reach = 1.96 * std::sqrt(std::max(0.0, variance));
     const auto within = [&](double x) { return std::clamp(unknown.value_of(x), p.low, p.high); };
-    result.parameters.push_back({unknown.key, p.name, unknown.start, within(unknown.x),
+    const double value = within(unknown.x);
+    constexpr double kNear = 1e-3;
+    // At a low limit of 0 an effect is absent, which is no sign of trouble.
+    const bool at_limit =
+        value >= p.high * (1 - kNear) || (p.low > 0 && value <= p.low * (1 + kNear));
+    result.parameters.push_back({unknown.key, p.name, unknown.start, value,
                                  within(unknown.x - reach), within(unknown.x + reach),
-                                 known && variance < 0.5 * p.spread * p.spread});
+                                 known && variance < 0.5 * p.spread * p.spread,
+                                 at_limit && std::abs(value - unknown.start) > kNear * value});
   }
   return result;
 }

@@ -97,7 +97,7 @@ class Cells {
     return integer(column, 1, most);
   }
   std::int64_t integer(std::string_view column, std::int64_t low = 0, std::int64_t high = kMost) {
-    const Result<std::int64_t> value = parse_integer(text(column), at(column), low, high);
+    const Result<std::int64_t> value = parse_integer(text(column), column, low, high);
     if (!value) fail(value.error());
     return value ? *value : 1;
   }
@@ -106,7 +106,7 @@ class Cells {
   }
   std::optional<double> number(std::string_view column) {
     if (!has(column)) return std::nullopt;
-    const Result<double> value = parse_number(text(column), at(column), 1e-9, 1e12);
+    const Result<double> value = parse_number(text(column), column, 1e-9, 1e12);
     if (!value) fail(value.error());
     return value ? std::optional(*value) : std::nullopt;
   }
@@ -115,10 +115,9 @@ class Cells {
     run_.assumed.push_back(fmt::format("{}={}", column, value));
   }
   void fail(const Error& error) {
-    if (!error_) error_ = error;
+    if (!error_) error_ = error_in(where_, error);
   }
   const std::optional<Error>& error() const { return error_; }
-  std::string at(std::string_view column) const { return fmt::format("{}: {}", where_, column); }
 
  private:
   const CsvTable& table_;
@@ -221,7 +220,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
   plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
   const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
-  if (!recompute) cells.fail(error_in(cells.at("recompute"), recompute.error()));
+  if (!recompute) cells.fail(error_in("recompute", recompute.error()));
   if (recompute) plan.recompute = *recompute;
 
   // An engine that has fewer sequences than replicas times micro-batches runs whole micro-batches.
@@ -265,7 +264,9 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   run.where = fmt::format("{}: line {}", where, row.line);
   Cells cells(table, row, run.where, run);
   for (const char* column : kRequired) {
-    if (!cells.has(column)) return make_error("{}: missing; want a value", cells.at(column));
+    if (!cells.has(column)) {
+      return error_in(run.where, field_error(column, "missing; want a value"));
+    }
   }
   run.id = cells.has("id") ? std::string(cells.text("id")) : std::to_string(row.line);
   run.source = cells.has("source") ? std::string(cells.text("source")) : where;
@@ -274,7 +275,7 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   run.model = read_model(cells, run.seq_len);
   read_plan(cells, run);
   const Result<Precision> precision = parse_precision(cells.text_or("precision", "bf16"));
-  if (!precision) cells.fail(error_in(run.where, precision.error()));
+  if (!precision) cells.fail(precision.error());
   if (precision) run.precision = *precision;
   const std::string_view status = cells.text("status");
   run.failed = !status.empty() && status != "ok" && status != "OK";

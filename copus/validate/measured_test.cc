@@ -212,6 +212,14 @@ TEST(MeasuredFile, ABadCellNamesLineColumnAndValue) {
   EXPECT_EQ(error_of({{"seq_len", ""}}), "t.csv: line 7: seq_len: missing; want a value");
 }
 
+TEST(MeasuredFile, ABadCellsColumnIsToldBesideTheMessage) {
+  for (const auto& [column, cell] :
+       {std::pair{"layers", "many"}, std::pair{"tp", "-2"}, std::pair{"step_time_s", "fast"},
+        std::pair{"seq_len", ""}, std::pair{"recompute", "some"}, std::pair{"precision", "x"}}) {
+    EXPECT_EQ(read(with(gpt(), {{column, cell}})).error().field, column);
+  }
+}
+
 TEST(MeasuredFile, AColumnWithoutADefaultMustBeThere) {
   for (const char* column : {"layers", "hidden", "heads", "seq_len", "gpu"}) {
     EXPECT_EQ(error_of({{column, "-"}}),
