@@ -2,6 +2,7 @@
 // else reads or writes them by key.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,10 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "copus/base/result.h"
 #include "copus/base/units.h"
 #include "copus/spec/cluster_spec.h"
 #include "copus/spec/parallel_plan.h"
+#include "copus/spec/run_modes.h"
 
 namespace copus {
 
@@ -27,8 +28,10 @@ enum class EndReason {
   kSpike,
   kFailed,
 };
+inline constexpr std::array kEndReasons = {
+    EndReason::kSteps,  EndReason::kSamples,   EndReason::kLoss,  EndReason::kTime,
+    EndReason::kSignal, EndReason::kNotFinite, EndReason::kSpike, EndReason::kFailed};
 std::string_view to_string(EndReason reason);
-Result<EndReason> parse_end_reason(std::string_view text);
 
 // The mean of `count` squared norms of gradients, each averaged over `batch` samples.
 struct NormEntry {
@@ -44,18 +47,17 @@ struct StartEvent {
   std::int64_t parameters = 0;
   ParallelPlan plan;
   std::int64_t ranks = 0;
-  std::string device;     // cpu, cuda
-  std::string precision;  // fp32, bf16
+  DeviceKind device = DeviceKind::kCpu;
+  Precision precision = Precision::kFp32;
   std::int64_t seq_len = 0;
   std::int64_t global_batch = 0;
   std::int64_t data_tokens = 0;
   std::optional<FlopsPerSec> peak;  // of all ranks together
-  std::string adapt;                // off, batch, full, track
+  Adapt adapt = Adapt::kOff;
   std::optional<ClusterSpec> cluster;
   friend bool operator==(const StartEvent&, const StartEvent&) = default;
 };
 
-// A run went on, in another process.
 // An option that a resumed run has otherwise than before, as config.toml spells it.
 struct OptionChange {
   std::string name;
@@ -64,6 +66,7 @@ struct OptionChange {
   friend bool operator==(const OptionChange&, const OptionChange&) = default;
 };
 
+// A run went on, in another process.
 struct RestartEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
@@ -116,8 +119,9 @@ enum class DecisionAction {
   kSwitch,
   kLater,  // whoever goes on with the run begins there
 };
+inline constexpr std::array kDecisionActions = {DecisionAction::kKeep, DecisionAction::kSwitch,
+                                                DecisionAction::kLater};
 std::string_view to_string(DecisionAction action);
-Result<DecisionAction> parse_decision_action(std::string_view text);
 
 struct DecisionEvent {
   std::int64_t step = 0;
@@ -126,7 +130,8 @@ struct DecisionEvent {
   std::int64_t best_global_batch = 0;
   double gain = 0;
   DecisionAction action = DecisionAction::kKeep;
-  std::string why;
+  std::string why;     // one line for a person
+  std::string reason;  // what speaks for the best one, which it does not name; empty: nothing
   friend bool operator==(const DecisionEvent&, const DecisionEvent&) = default;
 };
 
@@ -157,8 +162,8 @@ struct BadStepEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::optional<double> loss, grad_norm;  // nothing: no finite number
-  std::string action;                     // stop, skip, rollback
-  std::string from;                       // the checkpoint that the run went back to; empty: none
+  OnBadStep action = OnBadStep::kStop;
+  std::string from;  // the checkpoint that the run went back to; empty: none
   std::string why;
   friend bool operator==(const BadStepEvent&, const BadStepEvent&) = default;
 };

@@ -1,8 +1,10 @@
 #include "copus/events/event_json.h"
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "copus/base/checksum.h"
@@ -111,6 +113,7 @@ void visit_fields(Is<DecisionEvent> auto& e, auto& visit) {
   visit("gain", e.gain);
   visit("action", e.action);
   visit("why", e.why);
+  visit.or_null("reason", e.reason);
 }
 
 template <>
@@ -179,8 +182,11 @@ Json json_of(const std::optional<double>& number) { return number_or_null(number
 Json json_of(Seconds time) { return number_or_null(time.v); }
 Json json_of(Bytes amount) { return static_cast<std::int64_t>(std::llround(amount.v)); }
 Json json_of(std::uint64_t hash) { return checksum_text(hash); }
-Json json_of(EndReason reason) { return to_string(reason); }
-Json json_of(DecisionAction action) { return to_string(action); }
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+Json json_of(Enum value) {
+  return to_string(value);
+}
 Json json_of(const ParallelPlan& plan) { return plan_to_json(plan); }
 Json json_of(const std::optional<FlopsPerSec>& rate) {
   return rate ? number_or_null(rate->v) : Json(nullptr);
@@ -278,12 +284,14 @@ class EventParser {
   void operator()(const char* key, std::uint64_t& hash) {
     take(hash, parse_checksum(from_.text(key), key));
   }
-  void operator()(const char* key, EndReason& reason) {
-    take(reason, parse_end_reason(from_.text(key)));
-  }
+  void operator()(const char* key, DeviceKind& kind) { one_of(key, kDeviceKinds, kind); }
+  void operator()(const char* key, Precision& precision) { one_of(key, kPrecisions, precision); }
+  void operator()(const char* key, Adapt& adapt) { one_of(key, kAdapts, adapt); }
   void operator()(const char* key, DecisionAction& action) {
-    take(action, parse_decision_action(from_.text(key)));
+    one_of(key, kDecisionActions, action);
   }
+  void operator()(const char* key, OnBadStep& action) { one_of(key, kOnBadSteps, action); }
+  void operator()(const char* key, EndReason& reason) { one_of(key, kEndReasons, reason); }
   void operator()(const char* key, ParallelPlan& plan) {
     if (!from_.has(key)) return fail(key, "missing; want a plan");
     auto read = plan_from_json(from_.child(key), fmt::format("{}: {}", where_, key));
@@ -353,6 +361,20 @@ class EventParser {
     return shortened(json.dump(-1, ' ', true, Json::error_handler_t::replace), kMaxShown);
   }
   static double number_of(const Json& json) { return json.is_null() ? NAN : json.get<double>(); }
+
+  template <typename Enum, std::size_t n>
+  void one_of(const char* key, const std::array<Enum, n>& values, Enum& field) {
+    const std::string text = from_.text(key);
+    std::vector<std::string> names;
+    for (const Enum value : values) {
+      if (text == to_string(value)) {
+        field = value;
+        return;
+      }
+      names.emplace_back(to_string(value));
+    }
+    fail(key, fmt::format("got {:?}; want {}", text.substr(0, kMaxShown), join_or(names)));
+  }
 
   void fail(const char* key, const std::string& what) {
     from_.fail(error_in(where_, field_error(key, "{}", what)));

@@ -49,13 +49,13 @@ StartEvent a_start() {
   e.parameters = 1'002'624;
   e.plan = plan_of("dp2.tp1.pp2.mb4");
   e.ranks = 4;
-  e.device = "cpu";
-  e.precision = "fp32";
+  e.device = DeviceKind::kCpu;
+  e.precision = Precision::kFp32;
   e.seq_len = 64;
   e.global_batch = 8;
   e.data_tokens = 8'388'608;
   e.peak = teraflops(0.25);
-  e.adapt = "full";
+  e.adapt = Adapt::kFull;
   return e;
 }
 
@@ -122,6 +122,7 @@ DecisionEvent a_decision() {
   e.gain = 0.125;
   e.action = DecisionAction::kSwitch;
   e.why = "dp2.tp1.pp1.mb8 at batch 16: Goodput +12%";
+  e.reason = "Goodput +12%";
   return e;
 }
 
@@ -159,7 +160,7 @@ BadStepEvent a_bad_step() {
   e.step = 21;
   e.samples = 168;
   e.loss = 9.5;
-  e.action = "rollback";
+  e.action = OnBadStep::kRollback;
   e.from = "run/checkpoints/step-20";
   e.why = "the gradient is not finite";
   return e;
@@ -213,7 +214,8 @@ TEST(EventJson, TheFormatOfEachKindStaysAsItIs) {
   EXPECT_EQ(text_of(a_decision()),
             R"({"event":"decision","t":0.5,"step":10,"candidates":12,)"
             R"("best":{"plan":"dp2.tp1.pp1.mb8","global_batch":16},"gain":0.125,)"
-            R"("action":"switch","why":"dp2.tp1.pp1.mb8 at batch 16: Goodput +12%"})");
+            R"("action":"switch","why":"dp2.tp1.pp1.mb8 at batch 16: Goodput +12%",)"
+            R"("reason":"Goodput +12%"})");
   EXPECT_EQ(text_of(a_move()),
             R"({"event":"reconfigure","t":0.5,"step":10,"from":"dp1.tp2.pp1.mb4",)"
             R"("to":"dp2.tp1.pp1.mb8","global_batch_from":8,"global_batch_to":16,"done":true,)"
@@ -249,6 +251,9 @@ TEST(EventJson, WhatIsNotKnownIsNull) {
   restart.skipped.clear();
   EXPECT_TRUE(event_to_json({Seconds(1), restart}).at("from").is_null());
   EXPECT_TRUE(event_to_json({Seconds(1), restart}).at("skipped").is_null());
+  DecisionEvent decision = a_decision();
+  decision.reason.clear();
+  EXPECT_TRUE(event_to_json({Seconds(1), decision}).at("reason").is_null());
 }
 
 // Events with anything in them that a run may say.
@@ -262,13 +267,13 @@ class RandomEvents {
     e.parameters = count();
     e.plan = plan();
     e.ranks = count();
-    e.device = text();
-    e.precision = text();
+    e.device = one_of(kDeviceKinds);
+    e.precision = one_of(kPrecisions);
     e.seq_len = count();
     e.global_batch = batch();
     e.data_tokens = count();
     if (coin()) e.peak = FlopsPerSec(std::abs(number()));
-    e.adapt = text();
+    e.adapt = one_of(kAdapts);
     if (coin()) e.cluster = cluster();
     return e;
   }
@@ -282,6 +287,7 @@ class RandomEvents {
     e.ranks = count();
     e.why = text();
     e.skipped = text();
+    e.options = option_changes();
     return e;
   }
   StepEvent step() {
@@ -322,9 +328,9 @@ class RandomEvents {
     e.best_plan = plan();
     e.best_global_batch = batch();
     e.gain = number();
-    e.action = std::array{DecisionAction::kKeep, DecisionAction::kSwitch,
-                          DecisionAction::kLater}[below(3)];
+    e.action = one_of(kDecisionActions);
     e.why = text();
+    e.reason = text();
     return e;
   }
   ReconfigureEvent reconfigure() {
@@ -360,16 +366,14 @@ class RandomEvents {
     e.samples = count();
     e.loss = maybe();
     e.grad_norm = maybe();
-    e.action = text();
+    e.action = one_of(kOnBadSteps);
     e.from = text();
     e.why = text();
     return e;
   }
   EndEvent end() {
     EndEvent e;
-    e.reason = std::array{EndReason::kSteps, EndReason::kSamples, EndReason::kLoss,
-                          EndReason::kTime,  EndReason::kSignal,  EndReason::kNotFinite,
-                          EndReason::kSpike, EndReason::kFailed}[below(8)];
+    e.reason = one_of(kEndReasons);
     e.error = text();
     e.step = count();
     e.samples = count();
@@ -391,6 +395,10 @@ class RandomEvents {
  private:
   std::size_t below(std::size_t n) { return random_() % n; }
   bool coin() { return below(2) == 0; }
+  template <typename T, std::size_t n>
+  T one_of(const std::array<T, n>& values) {
+    return values[below(n)];
+  }
   std::int64_t count() { return static_cast<std::int64_t>(random_() >> (4 + below(60))); }
   std::int64_t batch() { return 1 + static_cast<std::int64_t>(below(std::size_t{1} << 30)); }
   Bytes bytes() { return Bytes(static_cast<double>(random_() >> (11 + below(50)))); }
@@ -403,6 +411,14 @@ class RandomEvents {
   std::vector<NormEntry> norms() {
     std::vector<NormEntry> all(below(4));
     for (NormEntry& norm : all) norm = {number(), number(), number()};
+    return all;
+  }
+  // Each name once; a text may be empty.
+  std::vector<OptionChange> option_changes() {
+    std::vector<OptionChange> all(below(4));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = {fmt::format("{}{}", text(), i), text(), text()};
+    }
     return all;
   }
   std::string text() {
@@ -419,9 +435,9 @@ class RandomEvents {
     }
     p.zero = static_cast<int>(below(4));
     p.sp = coin();
-    p.recompute = std::array{Recompute::kNone, Recompute::kSelective, Recompute::kFull}[below(3)];
+    p.recompute = one_of(std::array{Recompute::kNone, Recompute::kSelective, Recompute::kFull});
     p.schedule =
-        std::array{ScheduleKind::k1F1B, ScheduleKind::kGPipe, ScheduleKind::kZeroBubble}[below(3)];
+        one_of(std::array{ScheduleKind::k1F1B, ScheduleKind::kGPipe, ScheduleKind::kZeroBubble});
     if (coin()) {
       p.vp = 2 + static_cast<std::int64_t>(below(4));
       p.schedule = ScheduleKind::kInterleaved;
@@ -514,6 +530,7 @@ TEST(EventJson, KeysThatEarlierVersionsDidNotWriteMayBeMissing) {
   may_lack(a_start(), {"adapt", "cluster", "peak_flops"});
   may_lack(a_step(), {"gns", "gns_low", "gns_high", "gns_scales", "norms", "scale_norms",
                       "data_hash", "sync_wait_s"});
+  may_lack(a_decision(), {"reason"});
   may_lack(a_move(), {"bytes_read", "error"});
   may_lack(an_end(), {"moves", "pause_s", "held_out_loss"});
   const auto read = parse_text(without(an_end(), "moves"));
@@ -554,6 +571,12 @@ TEST(EventJson, ErrorsNameTheLineTheFieldAndTheValue) {
             "events.jsonl:7: best: global_batch: missing; want an integer from 1 to 1073741824");
   EXPECT_EQ(error_of(changed(a_decision(), "action", "jump")),
             "events.jsonl:7: action: got \"jump\"; want keep, switch or later");
+  EXPECT_EQ(error_of(changed(a_bad_step(), "action", "jump")),
+            "events.jsonl:7: action: got \"jump\"; want stop, skip or rollback");
+  EXPECT_EQ(error_of(changed(a_start(), "device", "abacus")),
+            "events.jsonl:7: device: got \"abacus\"; want cpu or cuda");
+  EXPECT_EQ(error_of(without(a_start(), "device")),
+            "events.jsonl:7: device: missing; want a string");
   EXPECT_EQ(error_of(changed(an_end(), "reason", "bored")),
             "events.jsonl:7: reason: got \"bored\"; want steps, samples, loss, time, signal, "
             "not_finite, spike or failed");

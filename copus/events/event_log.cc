@@ -1,5 +1,6 @@
 #include "copus/events/event_log.h"
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -7,6 +8,10 @@
 #include "copus/events/event_json.h"
 
 namespace copus {
+
+std::string events_path(const std::string& run_dir) {
+  return (std::filesystem::path(run_dir) / "events.jsonl").string();
+}
 
 Result<void> EventFollower::read(const OnEvent& on_event) {
   std::ifstream in(path_, std::ios::binary);

@@ -1,4 +1,4 @@
-// Reading a run's events.jsonl: all of it, or what came since it was read last.
+// A run's events.jsonl: where it is, and reading all of it, or what came since it was read last.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include "copus/events/event.h"
 
 namespace copus {
+
+std::string events_path(const std::string& run_dir);
 
 // Told of each event in turn; `where` is its file and line. What it returns ends the reading.
 using OnEvent = std::function<Result<void>(const TimedEvent& event, const std::string& where)>;

@@ -1,21 +1,14 @@
 #include "copus/goodput/configuration.h"
 
-#include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "copus/base/text.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
 
 constexpr std::string_view kAtBatch = " at batch ";
-
-// An equal split may be written out or left empty.
-bool equal_stages(const ParallelPlan& plan) {
-  const auto& layers = plan.stage_layers;
-  return std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end();
-}
 
 // With one data-parallel rank, ZeRO shards nothing.
 int sharding(const ParallelPlan& plan) { return plan.dp * plan.cp > 1 ? plan.zero : 0; }
@@ -24,8 +17,7 @@ int sharding(const ParallelPlan& plan) { return plan.dp * plan.cp > 1 ? plan.zer
 
 bool same_placement(const ParallelPlan& a, const ParallelPlan& b) {
   return a.tp == b.tp && a.cp == b.cp && a.pp == b.pp && a.vp == b.vp && a.dp == b.dp &&
-         a.ep == b.ep && sharding(a) == sharding(b) &&
-         (a.stage_layers == b.stage_layers || (equal_stages(a) && equal_stages(b)));
+         a.ep == b.ep && sharding(a) == sharding(b) && same_value(PlanField::kStageLayers, a, b);
 }
 
 std::string to_text(const Configuration& at) {

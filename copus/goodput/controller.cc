@@ -174,9 +174,9 @@ Decision Controller::probe_next() {
     decision.critical_batch = options_.policy.calibration * noise()->gns;
   }
   const StepTime believed = times_.believe(find(next));
-  decision.why =
-      fmt::format("{}: a try; a step is believed to take {}, give or take {:.0f}%", to_text(next),
-                  human_seconds(believed.time), 100 * times_.ratio_sd(find(next), now_));
+  decision.give_reason(fmt::format("a try; a step is believed to take {}, give or take {:.0f}%",
+                                   human_seconds(believed.time),
+                                   100 * times_.ratio_sd(find(next), now_)));
   return decision;
 }
 
@@ -192,8 +192,10 @@ Decision Controller::finish_probing(std::optional<Seconds> remaining) {
   std::erase_if(at.choices,
                 [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });
   Decision decision = decide(measured, at);
-  decision.why = fmt::format("after {} {}: {}", done.tried.size(),
-                             done.tried.size() == 1 ? "try" : "tries", decision.why);
+  const std::string after = fmt::format("after {} {}: ", done.tried.size(),
+                                        done.tried.size() == 1 ? "try" : "tries");
+  decision.why = after + decision.why;
+  if (!decision.reason.empty()) decision.reason = after + decision.reason;
   return decision;
 }
 

@@ -416,6 +416,9 @@ TEST(Probing, StaysWhereATryWasFast) {
   Int tries = 0;
   for (const Decision& decision : job.decisions) {
     if (decision.why.find(": a try;") != std::string::npos) ++tries;
+    // A table that has the configuration in columns of its own shows this beside them.
+    EXPECT_EQ(decision.reason.find(" at batch "), std::string::npos) << decision.reason;
+    EXPECT_FALSE(decision.move && decision.reason.empty()) << decision.why;
   }
   EXPECT_EQ(tries, 2);
 }

@@ -84,7 +84,7 @@ class Judge {
     return std::nullopt;
   }
 
-  // "dp2.tp1.pp1.mb4 at batch 32: Goodput +14.2% (speed x1.31, …; critical batch 85)".
+  // "Goodput +14.2% (speed x1.31, …; critical batch 85)".
   std::string describe(const Rated& rated) const {
     const Choice& to = *rated.choice;
     const auto batch = static_cast<double>(to.at.global_batch);
@@ -92,8 +92,8 @@ class Judge {
     const double speed = batch_ratio(to) * at_.now.step_time / to.step_time;
     const double efficiency = statistical_efficiency(batch, critical_batch()) /
                               statistical_efficiency(batch_now, critical_batch());
-    std::string text = fmt::format("{}: Goodput {:+.1f}% (speed x{:.2f}, efficiency x{:.2f}",
-                                   to_text(to.at), 100 * rated.gain, speed, efficiency);
+    std::string text = fmt::format("Goodput {:+.1f}% (speed x{:.2f}, efficiency x{:.2f}",
+                                   100 * rated.gain, speed, efficiency);
     if (options_.kind == GoodputKind::kLrAware) {
       text += fmt::format(", learning rate x{:.2f}", learning_rate_factor(batch, batch_now));
     }
@@ -191,24 +191,6 @@ class Judge {
   const NoiseEstimate& noise_;
 };
 
-}  // namespace
-
-std::string_view to_string(Adapt adapt) {
-  switch (adapt) {
-    case Adapt::kOff:
-      return "off";
-    case Adapt::kBatch:
-      return "batch";
-    case Adapt::kFull:
-      return "full";
-    case Adapt::kTrack:
-      return "track";
-  }
-  return "";
-}
-
-namespace {
-
 // The largest batch that is not above the critical one, of those that the layout allows; the
 // smallest where all are.
 Decision track(const PolicyOptions& options, const Situation& situation, const Judge& judge,
@@ -232,12 +214,17 @@ Decision track(const PolicyOptions& options, const Situation& situation, const J
   decision.to = best->at;
   decision.gain = judge.rate(*best).gain;
   decision.move = best != &situation.now && situation.steps_here >= options.dwell_steps;
-  decision.why = fmt::format("{}: the critical batch is {}", to_text(best->at),
-                             human_count(judge.critical_batch()));
+  decision.give_reason(
+      fmt::format("the critical batch is {}", human_count(judge.critical_batch())));
   return decision;
 }
 
 }  // namespace
+
+void Decision::give_reason(std::string text) {
+  why = fmt::format("{}: {}", to_text(to), text);
+  reason = std::move(text);
+}
 
 Decision decide(const PolicyOptions& options, const Situation& situation) {
   Decision decision;
@@ -268,13 +255,14 @@ Decision decide(const PolicyOptions& options, const Situation& situation) {
     decision.move = true;
     decision.to = pick->choice->at;
     decision.gain = pick->gain;
-    decision.why = judge.describe(*pick) + judge.describe_pause(*pick);
+    decision.give_reason(judge.describe(*pick) + judge.describe_pause(*pick));
   } else if (top && top->gain > 0) {
     decision.to = top->choice->at;
     decision.gain = top->gain;
-    decision.why = judge.describe(*top) + judge.describe_lack(*top, *judge.missing(*top));
+    decision.give_reason(judge.describe(*top) + judge.describe_lack(*top, *judge.missing(*top)));
   } else if (top) {
-    decision.why = "best where it is; next is " + judge.describe(*top);
+    decision.why = fmt::format("best where it is; next is {}: {}", to_text(top->choice->at),
+                               judge.describe(*top));
   } else {
     decision.why = "no other configuration is allowed";
   }

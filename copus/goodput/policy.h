@@ -2,28 +2,18 @@
 // same situation gives the same decision.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "copus/base/units.h"
 #include "copus/goodput/configuration.h"
 #include "copus/goodput/efficiency.h"
 #include "copus/goodput/noise_scale.h"
+#include "copus/spec/run_modes.h"
 
 namespace copus {
-
-enum class Adapt {
-  kOff,
-  kBatch,  // batch and micro-batch; the layout stays
-  kFull,
-  kTrack,  // the batch is the critical one, whatever that costs; the layout stays
-};
-inline constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack};
-std::string_view to_string(Adapt adapt);
 
 struct PolicyOptions {
   Adapt adapt = Adapt::kFull;
@@ -69,7 +59,11 @@ struct Decision {
   double goodput = 0;  // of the current one; 0 while the noise scale is not known
   double critical_batch = 0;
   std::int64_t candidates = 0;  // choices that were allowed
-  std::string why;              // one line, for a person
+  std::string reason;  // for `to`, which it does not name; empty: nothing speaks for a move
+  std::string why;     // one line for a person: `to` and the reason, or why the run stays
+
+  // Sets both texts. REQUIRES: `to` is set.
+  void give_reason(std::string text);
 };
 
 // The choice of most Goodput among those that clear every bar: margin, certainty, pause, dwell.

@@ -244,6 +244,7 @@ TEST_F(FromPipeline, SaysWhatIsGainedAndWhenItPays) {
   EXPECT_EQ(made.why,
             "dp4.tp1.pp2.mb4 at batch 32: Goodput +22.8% (speed x1.33, efficiency x0.92; critical "
             "batch 170), pays its 1.20 s in 5.27 s");
+  EXPECT_EQ(made.why, to_text(made.to) + ": " + made.reason);
   options_.kind = GoodputKind::kLrAware;
   EXPECT_NEAR(decision().gain, (1 + made.gain) * std::sqrt(2) - 1, 1e-12);
   EXPECT_NE(decision().why.find("learning rate x1.41"), std::string::npos);
@@ -346,6 +347,7 @@ TEST_F(FromPipeline, GrowsByAFactorAtOnce) {
   EXPECT_FALSE(decision().move);
   EXPECT_EQ(decision().candidates, 0);
   EXPECT_EQ(decision().why, "no other configuration is allowed");
+  EXPECT_EQ(decision().reason, "");
   options_.growth = 4;
   EXPECT_TRUE(decision().move);
 }
@@ -412,6 +414,7 @@ TEST_F(FromPipeline, TrackingTakesTheFastestVariantOfABatch) {
   offer(configuration(2, 1, 4, 32, 2), 8.5);
   EXPECT_EQ(decision().to, configuration(2, 1, 4, 32, 4));
   EXPECT_EQ(decision().why, "dp2.tp1.pp4.mb4 at batch 32: the critical batch is 170");
+  EXPECT_EQ(decision().reason, "the critical batch is 170");
   situation_.noise.reset();
   EXPECT_FALSE(decision().move);
 }

@@ -38,6 +38,35 @@ const Candidate* optimistic_start(const Scenario& scenario, double last_loss) {
   return late == nullptr ? nullptr : at_start(*late);
 }
 
+struct KnownPolicy {
+  Policy policy;
+  bool simulated, live;  // whether it is compared if the user names none
+};
+
+const std::vector<KnownPolicy>& known_policies() {
+  static const std::vector<KnownPolicy> all = {
+      {{"static", Rule::kStatic, 0, Adapt::kOff}, true, true},
+      {{"static:BATCH", Rule::kStatic, 0, Adapt::kOff}, false, false},
+      {{"cbs-pessimistic", Rule::kCbsPessimistic, 0, Adapt::kTrack}, true, true},
+      {{"cbs-optimistic", Rule::kCbsOptimistic, 0, Adapt::kTrack}, true, true},
+      {{"copus", Rule::kCopus}, true, true},
+      {{"copus-plain", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kPlain}, true, false},
+      {{"copus-lr-aware", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kLrAware}, true, false},
+      {{"copus-batch", Rule::kCopus, 0, Adapt::kBatch}, false, false},
+      {{"copus-free-switch", Rule::kCopus, 0, Adapt::kFull, std::nullopt, true}, true, false},
+      {{"oracle", Rule::kOracle}, true, false},
+  };
+  return all;
+}
+
+std::vector<std::string> names_of(bool (*is_wanted)(const KnownPolicy&)) {
+  std::vector<std::string> names;
+  for (const KnownPolicy& each : known_policies()) {
+    if (is_wanted(each)) names.push_back(each.policy.name);
+  }
+  return names;
+}
+
 Result<std::vector<Policy>> parse_policy(const std::string& name,
                                          const std::vector<std::int64_t>& batches) {
   const std::vector<std::string_view> parts = split(name, ':');
@@ -57,29 +86,22 @@ Result<std::vector<Policy>> parse_policy(const std::string& name,
     }
     return std::vector<Policy>{{name, Rule::kStatic, batch, Adapt::kOff}};
   }
-  const std::vector<Policy> others = {
-      {"cbs-pessimistic", Rule::kCbsPessimistic, 0, Adapt::kTrack},
-      {"cbs-optimistic", Rule::kCbsOptimistic, 0, Adapt::kTrack},
-      {"copus", Rule::kCopus},
-      {"copus-plain", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kPlain},
-      {"copus-lr-aware", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kLrAware},
-      {"copus-batch", Rule::kCopus, 0, Adapt::kBatch},
-      {"copus-free-switch", Rule::kCopus, 0, Adapt::kFull, std::nullopt, true},
-      {"oracle", Rule::kOracle},
-  };
-  std::vector<std::string> names = {"static", "static:BATCH"};
-  for (const Policy& policy : others) {
-    if (policy.name == name) return std::vector<Policy>{policy};
-    names.push_back(policy.name);
+  for (const KnownPolicy& known : known_policies()) {
+    if (known.policy.name == name) return std::vector<Policy>{known.policy};
   }
-  return field_error("--policies", "got {}; want {}", shortened(name, 40), join_or(names));
+  return field_error("--policies", "got {}; want {}", shortened(name, 40), join_or(policy_names()));
 }
 
 }  // namespace
 
+std::vector<std::string> policy_names() {
+  return names_of([](const KnownPolicy&) { return true; });
+}
 std::vector<std::string> default_policies() {
-  return {"static",      "cbs-pessimistic", "cbs-optimistic",    "copus",
-          "copus-plain", "copus-lr-aware",  "copus-free-switch", "oracle"};
+  return names_of([](const KnownPolicy& policy) { return policy.simulated; });
+}
+std::vector<std::string> default_live_policies() {
+  return names_of([](const KnownPolicy& policy) { return policy.live; });
 }
 
 Result<std::vector<Policy>> parse_policies(const std::vector<std::string>& names,
@@ -125,8 +147,8 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
       break;
   }
   if (start == nullptr) {
-    return make_error("{}: got no layout that fits; want another --fix, --batch-range or --cluster",
-                      policy.name);
+    return field_error(policy.name,
+                       "got no layout that fits; want another --fix, --batch-range or --cluster");
   }
   const auto find = [&](const Configuration& at) -> const Candidate& {
     const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),

@@ -28,11 +28,15 @@ struct Policy {
   bool baseline() const { return rule != Rule::kCopus && rule != Rule::kOracle; }
 };
 
-// "static" (one for each of `batches`), "static:64", "cbs-pessimistic", "cbs-optimistic", "copus",
-// "copus-plain", "copus-lr-aware", "copus-batch" (the layout stays), "copus-free-switch", "oracle".
+// The names that there are; "static:BATCH" stands for "static:64" and others like it.
+std::vector<std::string> policy_names();
+// Those that are compared if the user names none: simulated, and in live runs.
+std::vector<std::string> default_policies();
+std::vector<std::string> default_live_policies();
+
+// By their names; "static" is one policy for each of `batches`.
 Result<std::vector<Policy>> parse_policies(const std::vector<std::string>& names,
                                            const std::vector<std::int64_t>& batches);
-std::vector<std::string> default_policies();
 
 // A run that policies are compared on. The candidates are the controller's belief, `world` the
 // truth.

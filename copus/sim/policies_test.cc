@@ -35,6 +35,19 @@ TEST(ParsePolicies, TheDefaultsAreThere) {
   EXPECT_EQ(all.size(), default_policies().size() + 1);  // two batches
 }
 
+TEST(ParsePolicies, TakesEveryNameThatIsListedAndNamesAllInItsError) {
+  for (const std::string& name : policy_names()) {
+    EXPECT_NE(error_of("pollux").find(name), std::string::npos) << name;
+    if (name == "static:BATCH") continue;
+    EXPECT_EQ(error_of(name), "");
+  }
+}
+
+TEST(ParsePolicies, ALiveRunComparesNoPolicyThatOnlyASimulationHas) {
+  EXPECT_EQ(default_live_policies(),
+            (std::vector<std::string>{"static", "cbs-pessimistic", "cbs-optimistic", "copus"}));
+}
+
 TEST(ParsePolicies, ErrorsNameTheValueAndWhatWouldBeRight) {
   EXPECT_EQ(error_of("static:100"),
             "--policies: got static:100; want a batch of the ladder: 16, 32");

@@ -19,10 +19,6 @@ constexpr double kLeastDeviation = 1e-3;
 
 }  // namespace
 
-const char* to_string(OnBadStep action) {
-  return action == OnBadStep::kStop ? "stop" : action == OnBadStep::kSkip ? "skip" : "rollback";
-}
-
 std::string BadSteps::judge(double loss, double grad_norm) {
   // The sign of what is no number says nothing.
   const auto plain = [](double x) { return std::isnan(x) ? NAN : x; };

@@ -4,19 +4,14 @@
 // that all ranks share, so all decide alike without a message.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <string>
 
 #include "copus/base/result.h"
+#include "copus/spec/run_modes.h"
 
 namespace copus {
-
-enum class OnBadStep { kStop, kSkip, kRollback };
-inline constexpr std::array kOnBadSteps = {OnBadStep::kStop, OnBadStep::kSkip,
-                                           OnBadStep::kRollback};
-const char* to_string(OnBadStep action);
 
 struct BadStepOptions {
   OnBadStep action = OnBadStep::kStop;

@@ -5,19 +5,18 @@
 #include <utility>
 
 #include "copus/base/text.h"
-#include "copus/goodput/configuration.h"
 
 namespace copus {
 
 Phases::Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int64_t steps)
     : kind_(kind), steps_(steps) {
   phases_.push_back(
-      {.plan = std::move(plan), .batch = batch, .first_step = steps + 1, .why = "start"});
+      {.plan = std::move(plan), .batch = batch, .first_step = steps + 1, .reason = "start"});
 }
 
 Result<void> Phases::take(const TimedEvent& event) {
   if (const auto* step = std::get_if<StepEvent>(&event.event)) add(*step);
-  if (const auto* decision = std::get_if<DecisionEvent>(&event.event)) why_ = decision->why;
+  if (const auto* decision = std::get_if<DecisionEvent>(&event.event)) reason_ = decision->reason;
   if (const auto* moved = std::get_if<ReconfigureEvent>(&event.event); moved && moved->done) {
     move(*moved);
   }
@@ -44,14 +43,10 @@ void Phases::move(const ReconfigureEvent& move) {
     const auto start = static_cast<double>(phases_.front().batch);
     stayed_ += move.pause.v * goodput(kind_, 1, start, *critical_batch_);
   }
-  // The table has the configuration in columns of its own.
-  std::string why = why_;
-  const std::string name = to_text({move.to, move.global_batch_to}) + ": ";
-  if (const std::size_t at = why.find(name); at != std::string::npos) why.erase(at, name.size());
   phases_.push_back({.plan = short_name(move.to),
                      .batch = move.global_batch_to,
                      .first_step = steps_ + 1,
-                     .why = std::move(why),
+                     .reason = reason_,
                      .pause = move.pause});
 }
 
@@ -74,7 +69,8 @@ std::string Phases::table() const {
                     fmt::format("{}", phase.steps),
                     phase.steps > 0 ? fmt::format("{:.1f}", samples / phase.time.v) : "-",
                     phase.steps > 0 ? fmt::format("{:.4f}", phase.loss) : "-",
-                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause), phase.why});
+                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause),
+                    phase.reason});
   }
   return format_table(
       {"from step", "<layout", "batch", "steps", "samples/s", "loss", "pause", "<why"}, rows);

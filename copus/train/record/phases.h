@@ -40,14 +40,14 @@ class Phases final : public EventSink {
     std::int64_t steps = 0;
     Seconds time{0};
     double loss = 0;
-    std::string why;
+    std::string reason;
     Seconds pause{0};
   };
   void add(const StepEvent& step);
   void move(const ReconfigureEvent& move);
 
   GoodputKind kind_;
-  std::string why_;  // of the last decision
+  std::string reason_;  // of the last decision
   std::vector<Phase> phases_;
   std::int64_t steps_ = 0;
   // Since the critical batch is known: Goodput times seconds, and what it would be where the run

@@ -48,8 +48,12 @@ void show_live(std::FILE* out, const std::string& line) {
   std::fputs(fmt::format("\r{}\x1b[K", cut_to_width(line, out)).c_str(), out);
 }
 
-// What an event says besides the line; empty: nothing.
 struct Message {
+  std::string operator()(const RestartEvent& e) const {
+    if (e.from.empty()) return "";
+    return fmt::format("going on from {}: step {}, {}", e.from, e.step,
+                       counted(e.samples, "sample"));
+  }
   std::string operator()(const EvalEvent& e) const {
     return fmt::format("step {}  held-out loss {:.4f}", e.step, e.loss.value_or(NAN));
   }
@@ -65,6 +69,12 @@ struct Message {
   std::string operator()(const CheckpointEvent& e) const {
     if (e.error.empty()) return "";
     return fmt::format("CHECKPOINT OF STEP {} NOT SAVED: {}", e.step, e.error);
+  }
+  // A run that stops says why as it ends.
+  std::string operator()(const BadStepEvent& e) const {
+    if (e.action == OnBadStep::kStop) return "";
+    return fmt::format("{}; left out{}", describe(e),
+                       e.from.empty() ? "" : fmt::format(", and back to {}", e.from));
   }
   template <typename Other>
   std::string operator()(const Other& /*event*/) const {
@@ -91,6 +101,14 @@ std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_
   return text;
 }
 
+std::string describe(const BadStepEvent& event) {
+  return fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
+                     event.step, event.loss.value_or(NAN), event.grad_norm.value_or(NAN), event.why,
+                     event.step - 1);
+}
+
+std::string message_of(const Event& event) { return std::visit(Message(), event); }
+
 Progress::Progress(std::FILE* out) : out_(out), terminal_(is_terminal(out)) {
   if (!terminal_) last_shown_ = Clock::now();
 }
@@ -103,8 +121,8 @@ void Progress::set_outlook(std::optional<std::int64_t> last_step,
 
 Result<void> Progress::take(const TimedEvent& event) {
   if (const auto* taken = std::get_if<StepEvent>(&event.event)) step(*taken);
-  const std::string message = std::visit(Message(), event.event);
-  if (!message.empty()) say(message);
+  if (const std::string message = message_of(event.event); !message.empty()) say(message);
+  if (std::holds_alternative<EndEvent>(event.event)) finish();
   return {};
 }
 

@@ -17,7 +17,13 @@ namespace copus {
 std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_step,
                         std::optional<Seconds> remaining);
 
-// Steps are the line; evaluations, moves and what failed are messages.
+// "step 7: loss nan, gradient norm 3: the loss is nan; the weights are as after step 6": what was
+// wrong with the step, without what became of it.
+std::string describe(const BadStepEvent& event);
+// What a person is told of an event that is no step; empty: nothing.
+std::string message_of(const Event& event);
+
+// Steps are the line; other events are messages above it, and the end of the run ends it.
 class Progress final : public EventSink {
  public:
   // On a terminal the line is rewritten in place, at most ten times a second; elsewhere a whole
@@ -25,17 +31,17 @@ class Progress final : public EventSink {
   // seconds.
   explicit Progress(std::FILE* out);
 
-  // What no event says. `remaining` is asked at steps: it must outlive those that are taken.
+  // What no event has. `remaining` is asked at steps: it must outlive those that are taken.
   void set_outlook(std::optional<std::int64_t> last_step,
                    std::function<std::optional<Seconds>()> remaining);
   Result<void> take(const TimedEvent& event) override;
-  // A message of its own line; the live line is kept below it.
+  // A message that no event has, on a line of its own; the live line is kept below it.
   void say(const std::string& message);
-  // Ends the live line, so that what follows starts on a fresh one.
-  void finish();
 
  private:
   void step(const StepEvent& step);
+  // Ends the live line, so that what follows starts on a fresh one.
+  void finish();
   std::string line_of(const StepEvent& step) const;
 
   std::FILE* out_;

@@ -126,7 +126,7 @@ TEST(Progress, ElsewhereThanOnATerminalSomeStepsAreWholeLines) {
       if (step == shown) want += line_at(step) + "\n";
     }
   }
-  progress.finish();
+  tell(progress, EndEvent());
   EXPECT_EQ(written.text(), want);
 }
 
@@ -173,9 +173,25 @@ TEST(Progress, EventsThatMatterAreMessages) {
   checkpoint.path.clear();
   checkpoint.error = "disk full";
   tell(progress, checkpoint);
-  for (const Event& quiet : {Event(StartEvent()), Event(RestartEvent()), Event(EndEvent())}) {
-    tell(progress, quiet);
-  }
+  RestartEvent restart;
+  tell(progress, restart);
+  restart.from = "run/checkpoints/step-30";
+  restart.step = 30;
+  restart.samples = 1;
+  tell(progress, restart);
+  BadStepEvent bad;
+  bad.step = 31;
+  bad.loss = HUGE_VAL;
+  bad.grad_norm = 2.5;
+  bad.why = "the loss is inf";
+  tell(progress, bad);
+  bad.action = OnBadStep::kSkip;
+  tell(progress, bad);
+  bad.action = OnBadStep::kRollback;
+  bad.from = "run/checkpoints/step-20";
+  tell(progress, bad);
+  tell(progress, StartEvent());
+  tell(progress, EndEvent());
   EXPECT_EQ(written.text(),
             "step 10  held-out loss 4.2500\n"
             "step 10  held-out loss inf\n"
@@ -183,7 +199,12 @@ TEST(Progress, EventsThatMatterAreMessages) {
             "step 20  dp1.tp1.pp1.mb4 at batch 16: Goodput +14%\n"
             "step 20  not moved to dp1.tp1.pp1.mb4 at batch 16: rank 1: out of memory; going on as "
             "before\n"
-            "CHECKPOINT OF STEP 30 NOT SAVED: disk full\n");
+            "CHECKPOINT OF STEP 30 NOT SAVED: disk full\n"
+            "going on from run/checkpoints/step-30: step 30, 1 sample\n"
+            "step 31: loss inf, gradient norm 2.5: the loss is inf; the weights are as after step "
+            "30; left out\n"
+            "step 31: loss inf, gradient norm 2.5: the loss is inf; the weights are as after step "
+            "30; left out, and back to run/checkpoints/step-20\n");
 }
 
 class OnATerminal : public testing::Test {
@@ -237,11 +258,11 @@ TEST_F(OnATerminal, TheLineIsRewrittenInPlaceAndTheLastIsShown) {
   tell(progress, at_step(1));
   EXPECT_EQ(shown(), live(1));
   for (int step = 2; step <= 1000; ++step) tell(progress, at_step(step));
-  progress.finish();
+  tell(progress, EndEvent());
   const std::string rest = shown();
   EXPECT_TRUE(rest.ends_with(live(1000) + "\r\n")) << rest;
   EXPECT_LT(rest.size(), 500 * live(1000).size()) << "more than ten a second";
-  progress.finish();
+  tell(progress, EndEvent());
   EXPECT_EQ(shown(), "");
 }
 

@@ -15,11 +15,10 @@
 #include <utility>
 
 #include "copus/base/whole_file.h"
+#include "copus/events/event_log.h"
 
 namespace copus {
 namespace {
-
-constexpr const char* kEvents = "events.jsonl";
 
 std::string inside(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
@@ -65,7 +64,7 @@ bool leads_to(int fd, const std::string& path) {
 }
 
 Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
-  const std::string path = inside(folder, kEvents);
+  const std::string path = events_path(folder);
   // Two runs at once would mix their lines. The lock goes with the process; what cannot be locked
   // is not checked, and a device (/dev/null) is everyone's.
   struct stat status = {};
@@ -77,9 +76,9 @@ Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
   if (append) return cut_torn_line(fd, size, path);
   if (size == 0) return {};
   return make_error(
-      "{}: holds the events of an earlier run ({}, {} bytes); want another directory, or resume "
-      "that run",
-      folder, kEvents, size);
+      "{}: holds the events of an earlier run (events.jsonl, {} bytes); want another directory, or "
+      "resume that run",
+      folder, size);
 }
 
 }  // namespace
@@ -89,7 +88,7 @@ Result<RunDirectory> RunDirectory::open(const std::string& path, bool append, in
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
   if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
-  const std::string events = inside(path, kEvents);
+  const std::string events = events_path(path);
   // Opened anew it would be another's lock.
   const int opened = leads_to(held, events)
                          ? held
@@ -142,7 +141,7 @@ bool RunDirectory::removed() const {
 
 Result<void> RunDirectory::append_event(const Json& event) {
   COPUS_CHECK(events_ >= 0);
-  const std::string path = inside(path_, kEvents);
+  const std::string path = events_path(path_);
   // Bytes that are no UTF-8 (a path in a message) are replaced: the line stays JSON.
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (removed()) return make_error("{}: was removed while the run wrote to it", path);
