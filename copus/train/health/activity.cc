@@ -23,34 +23,35 @@ std::string path_of(const std::string& folder, int rank) {
   return (std::filesystem::path(folder) / fmt::format("rank-{}", rank)).string();
 }
 
+// What a rank "has been" doing.
 std::string text_of(Doing doing, std::uint64_t number) {
   switch (doing) {
     case Doing::kStarting:
-      return "its start";
+      return "starting";
     case Doing::kReadingData:
-      return "reading data";
+      return "reading the data";
     case Doing::kForward:
-      return fmt::format("the forward pass of micro-batch {}", number);
+      return fmt::format("in the forward pass of micro-batch {}", number);
     case Doing::kBackward:
-      return fmt::format("the backward pass of micro-batch {}", number);
+      return fmt::format("in the backward pass of micro-batch {}", number);
     case Doing::kCommunicating:
-      return "communication";
+      return "in communication";
     case Doing::kMeeting:
-      return fmt::format("meeting number {} of all ranks", number);
+      return fmt::format("in meeting number {} of all ranks", number);
     case Doing::kOptimizer:
-      return "the optimizer";
+      return "in the optimizer";
     case Doing::kEvaluating:
-      return "an evaluation";
+      return "in the evaluation";
     case Doing::kMoving:
-      return "a change of layout";
+      return "in the change of layout";
     case Doing::kSaving:
       return "saving a checkpoint";
     case Doing::kLoading:
       return "loading a checkpoint";
     case Doing::kBetweenSteps:
-      return "what comes between two steps";
+      return "in other work";
   }
-  return "something unknown";
+  return "in unknown work";
 }
 
 }  // namespace
@@ -156,7 +157,7 @@ RankActivity Activity::read_page(const Page& page, int rank) {
       const std::array<char, kGroupBytes>& bytes = page.groups[group];
       name.assign(bytes.data(), ::strnlen(bytes.data(), kGroupBytes));
     }
-    read.text = fmt::format("{} number {} in group {}", to_string(operation), number, name);
+    read.text = fmt::format("in {} number {} in group {}", to_string(operation), number, name);
   }
   return read;
 }

@@ -60,7 +60,7 @@ std::string activity_folder(const std::string& run_dir);
 struct RankActivity {
   int rank = 0;
   Doing doing = Doing::kStarting;
-  std::string text;           // "the backward pass of micro-batch 2"
+  std::string text;           // "in the backward pass of micro-batch 2", "reading the data"
   std::int64_t step = 0;      // that it is in; 0: none yet
   std::uint64_t changes = 0;  // of what it does, so far
   std::uint64_t ticks = 0;    // of its watchdog, so far

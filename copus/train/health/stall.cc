@@ -86,10 +86,11 @@ std::string to_text(const std::vector<Stall>& stalls) {
   std::string text;
   for (const Stall& stall : stalls) {
     if (!text.empty()) text += "; ";
-    text += stall.silent ? fmt::format("rank {} has been silent for {:.0f} s, in {}",
-                                       stall.rank.rank, stall.still.v, place_of(stall.rank))
-                         : fmt::format("rank {} has been for {:.0f} s in {}", stall.rank.rank,
-                                       stall.still.v, place_of(stall.rank));
+    const std::string place = place_of(stall.rank);
+    text += stall.silent ? fmt::format("rank {} has been silent for {:.0f} s, {}", stall.rank.rank,
+                                       stall.still.v, place)
+                         : fmt::format("rank {} has been {} for {:.0f} s", stall.rank.rank, place,
+                                       stall.still.v);
   }
   return text;
 }

@@ -28,9 +28,10 @@ std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
 // After all have ended: those that fell silent long before the others, or were stuck.
 std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, Seconds still);
 
-// "rank 3 has been silent for 12 s, in the backward pass of micro-batch 2 of step 7"; empty: none.
+// "rank 3 has been silent for 12 s, in the backward pass of micro-batch 2 of step 7", "rank 1 has
+// been saving a checkpoint of step 120 for 1200 s"; empty: none.
 std::string to_text(const std::vector<Stall>& stalls);
-// "the optimizer of step 7": where the rank is.
+// "in the optimizer of step 7", "saving a checkpoint of step 120".
 std::string place_of(const RankActivity& rank);
 
 }  // namespace copus

@@ -38,16 +38,16 @@ TEST_F(StallTest, OthersReadWhatARankDoes) {
   const auto two = rank(2);
   two->set_step(7);
   const int group = two->add_group("dp (ranks 1,2)");
-  EXPECT_EQ(look()[0].text, "its start");
+  EXPECT_EQ(look()[0].text, "starting");
   {
     const Activity::Scope pass(*two, Doing::kForward, 3);
-    EXPECT_EQ(place_of(look()[0]), "the forward pass of micro-batch 3 of step 7");
+    EXPECT_EQ(place_of(look()[0]), "in the forward pass of micro-batch 3 of step 7");
     {
       const Activity::Scope wait(*two, Operation::kAllReduce, group, 12);
-      EXPECT_EQ(look()[0].text, "all-reduce number 12 in group dp (ranks 1,2)");
+      EXPECT_EQ(look()[0].text, "in all-reduce number 12 in group dp (ranks 1,2)");
       EXPECT_EQ(look()[0].doing, Doing::kCommunicating);
     }
-    EXPECT_EQ(look()[0].text, "the forward pass of micro-batch 3") << "as before";
+    EXPECT_EQ(look()[0].text, "in the forward pass of micro-batch 3") << "as before";
   }
   EXPECT_EQ(look()[0].changes, 4U);
   EXPECT_EQ(look()[0].rank, 2);
@@ -86,7 +86,7 @@ TEST_F(StallTest, GroupsBeyondTheTableLoseOnlyTheirName) {
   int last = 0;
   for (int i = 0; i < 1000; ++i) last = one->add_group(std::string(300, 'g'));
   const Activity::Scope wait(*one, Operation::kSend, last, 5);
-  EXPECT_EQ(look()[0].text, "send number 5 in group (one of many)");
+  EXPECT_EQ(look()[0].text, "in send number 5 in group (one of many)");
 }
 
 TEST_F(StallTest, ASilentRankExplainsThoseThatWait) {
@@ -110,8 +110,28 @@ TEST_F(StallTest, ARankThatWaitsForNobodyAndDoesNotMoveIsStuck) {
   a->tick(20);
   b->tick(20);
   EXPECT_EQ(to_text(stalled_ranks(before, look(), Seconds(10))),
-            "rank 1 has been for 10 s in reading data");
+            "rank 1 has been reading the data for 10 s");
   EXPECT_EQ(to_text(stalled_ranks(before, look(), Seconds(11))), "");
+}
+
+// Every sentence reads on, whatever the rank does.
+TEST_F(StallTest, WhatARankHasBeenDoingIsASentence) {
+  const auto one = rank(1);
+  one->set_step(120);
+  const auto sentences = [&](Doing doing) {
+    const Activity::Scope does(*one, doing, 2);
+    const RankActivity now = look()[0];
+    return to_text({{now, false, Seconds(9)}}) + "\n" + to_text({{now, true, Seconds(9)}});
+  };
+  EXPECT_EQ(sentences(Doing::kSaving),
+            "rank 1 has been saving a checkpoint of step 120 for 9 s\n"
+            "rank 1 has been silent for 9 s, saving a checkpoint of step 120");
+  EXPECT_EQ(sentences(Doing::kForward),
+            "rank 1 has been in the forward pass of micro-batch 2 of step 120 for 9 s\n"
+            "rank 1 has been silent for 9 s, in the forward pass of micro-batch 2 of step 120");
+  EXPECT_EQ(sentences(Doing::kBetweenSteps),
+            "rank 1 has been in other work of step 120 for 9 s\n"
+            "rank 1 has been silent for 9 s, in other work of step 120");
 }
 
 TEST_F(StallTest, ARankThatGaveUpIsNotToBlame) {
@@ -156,8 +176,8 @@ TEST_F(StallTest, TheWatchdogNamesTheOperationThenGivesUp) {
   }
   ASSERT_TRUE(gave_up);
   ASSERT_EQ(said.size(), 2U);
-  EXPECT_NE(said[0].find("rank 0 has been for "), std::string::npos) << said[0];
-  EXPECT_NE(said[0].find(" s in the forward pass of micro-batch 2"), std::string::npos) << said[0];
+  EXPECT_TRUE(said[0].starts_with("rank 0 has been in the forward pass of micro-batch 2 for "))
+      << said[0];
   EXPECT_NE(said[1].find("twice as long"), std::string::npos) << said[1];
 }
 

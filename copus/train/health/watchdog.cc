@@ -60,9 +60,11 @@ void Watchdog::run() {
     const Seconds still = static_cast<double>(still_) * options_.tick;
     const Seconds longest = longest_time(now.doing, options_.limit);
     const auto line = [&](const std::string& more) {
-      return fmt::format("rank {} has been {} {:.0f} s in {}{}", activity_.rank(),
-                         waits_for_others(now.doing) ? "waiting" : "for", still.v, place_of(now),
-                         more);
+      const std::string place = place_of(now);
+      const std::string what = waits_for_others(now.doing)
+                                   ? fmt::format("waiting {:.0f} s {}", still.v, place)
+                                   : fmt::format("{} for {:.0f} s", place, still.v);
+      return fmt::format("rank {} has been {}{}", activity_.rank(), what, more);
     };
     if (!said && still >= longest / 2) {
       said = true;
@@ -70,7 +72,7 @@ void Watchdog::run() {
       if (activity_.changes() == seen) options_.say(line(more));
     }
     if (still >= 2 * longest) {
-      options_.give_up(line(fmt::format(", twice as long as --timeout lets it: ended")));
+      options_.give_up(line(", twice as long as --timeout lets it: ended"));
       return;
     }
   }
