@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,8 +14,10 @@
 
 #include "apps/copus/common.h"
 #include "apps/copus/train_supervisor.h"
+#include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/train/comm/mesh.h"
+#include "copus/train/comm/node_store.h"
 #include "copus/train/device/device.h"
 #include "copus/train/launch/signal_pipe.h"
 #include "copus/train/launch/supervisor.h"
@@ -47,14 +48,17 @@ void listen_to_signals() {
 
 Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
   Rendezvous rendezvous;
-  rendezvous.timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(args.machine.timeout->v * 1000));
+  rendezvous.timeout = to_milliseconds(*args.machine.timeout);
   rendezvous.rank = who.rank;
   rendezvous.world_size = who.world_size;
   rendezvous.master_address = who.master_address;
-  rendezvous.cuda = *args.machine.device == "cuda";
+  rendezvous.cuda = *args.machine.device == DeviceKind::kCuda;
   if (who.world_size == 1) {
     rendezvous.store = local_store();
+  } else if (!who.node_store.empty()) {
+    auto joined = join_node_store(who.node_store, rendezvous.timeout);
+    if (!joined) throw CommError(joined.error().message);  // starting again may help
+    rendezvous.store = std::move(joined).value();
   } else if (who.rank == 0 && !who.store_is_served) {
     COPUS_TRY(const ServedStore served,
               serve_store(who.master_port, who.world_size, rendezvous.timeout));
@@ -73,17 +77,16 @@ Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
 
 void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) {
   if (json) {
-    Json out = {
-        {"reason", to_string(outcome.reason)},
-        {"steps", outcome.steps},
-        {"samples", outcome.samples},
-        {"loss", outcome.loss ? Json(*outcome.loss) : Json(nullptr)},
-        {"held_out_loss", outcome.held_out_loss ? Json(*outcome.held_out_loss) : Json(nullptr)},
-        {"seconds", outcome.seconds.v},
-        {"tokens_per_s", outcome.tokens_per_s},
-        {"moves", outcome.moves},
-        {"pause_s", outcome.pause.v},
-        {"run_dir", run.run_dir}};
+    Json out = {{"reason", to_string(outcome.reason)},
+                {"steps", outcome.steps},
+                {"samples", outcome.samples},
+                {"loss", number_or_null(outcome.loss)},
+                {"held_out_loss", number_or_null(outcome.held_out_loss)},
+                {"seconds", outcome.seconds.v},
+                {"tokens_per_s", outcome.tokens_per_s},
+                {"moves", outcome.moves},
+                {"pause_s", outcome.pause.v},
+                {"run_dir", run.run_dir}};
     fmt::print("{}\n", out.dump(2));
     return;
   }
@@ -131,10 +134,7 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   COPUS_TRY(run.trainer.device,
             choose_device(*args.machine.device, who.local_rank, who.local_world_size));
   if (who.rank == 0) {
-    const auto node =
-        node_peak(run.trainer.device,
-                  run.trainer.compute == Compute::kBf16 ? Precision::kBf16 : Precision::kFp32,
-                  who.local_world_size);
+    const auto node = node_peak(run.trainer.device, run.trainer.precision(), who.local_world_size);
     if (node) run.peak = *node * (static_cast<double>(who.world_size) / who.local_world_size);
   }
   if (const auto held = environment_variable(kHeldDirectory)) {
@@ -158,7 +158,8 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     if (!outcome.error.empty()) return run_failed(outcome.error);
     // What it was asked for is done: it can go on later as if nothing had been.
     if (outcome.saved && number != SIGINT) return kOk;
-    if (who.rank == 0 && who.launcher != "copus") {  // the supervisor says it for its ranks
+    // The supervisor says it for its ranks.
+    if (who.rank == 0 && who.launcher != Launcher::kCopus) {
       report(make_error("stopped by {}", signal_name(number)));
     }
     return 128 + number;
@@ -168,7 +169,7 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
   // Starting again would end the same.
   const auto verdict = [&](const std::string& message) {
     run_failed(message);
-    return who.launcher == "copus" ? kVerdictExit : kAnswerIsNo;
+    return who.launcher == Launcher::kCopus ? kVerdictExit : kAnswerIsNo;
   };
   if (!outcome.error.empty()) return verdict(outcome.error);
   print_outcome(outcome, run, *args.json);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <system_error>
 
@@ -15,10 +16,11 @@
 #include "copus/base/seconds_since.h"
 #include "copus/base/to_stderr.h"
 #include "copus/train/checkpoint/folder.h"
+#include "copus/train/comm/comm.h"
+#include "copus/train/comm/node_store.h"
 #include "copus/train/health/stall.h"
 #include "copus/train/health/watchdog.h"
 #include "copus/train/launch/signal_pipe.h"
-#include "copus/train/options/run_data.h"
 #include "copus/train/record/run_directory.h"
 
 namespace copus {
@@ -112,13 +114,19 @@ Result<SupervisorOutcome> attempt(const TrainArgs& args, const RunDirectory& dir
                                   const std::vector<std::string>& command,
                                   const std::string& why_again) {
   const Seconds timeout = *args.machine.timeout;
-  COPUS_TRY(const ServedStore served,
-            serve_store(static_cast<int>(args.machine.port.value_or(0)), ranks,
-                        std::chrono::milliseconds(static_cast<std::int64_t>(timeout.v * 1000))));
+  const auto port = static_cast<int>(args.machine.port.value_or(0));
+  ServedStore served;
+  std::unique_ptr<NodeStoreServer> node_store;
+  if (port > 0) {
+    COPUS_TRY(served, serve_store(port, ranks, to_milliseconds(timeout)));
+  } else {
+    COPUS_TRY(node_store, NodeStoreServer::start());
+  }
   SupervisorOptions options;
   options.ranks = ranks;
   options.command = command;
   options.master_port = served.port;
+  if (node_store) options.node_store = node_store->name();
   options.save_grace = *args.failures.grace;
   if (!why_again.empty()) options.variables.push_back("COPUS_RESTART_WHY=" + why_again);
   options.kept_open = directory.descriptor();

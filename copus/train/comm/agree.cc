@@ -16,28 +16,29 @@ Tensor bytes_of(const std::string& text, std::size_t size) {
 
 }  // namespace
 
-std::string first_said(const Comm& world, const RankDevice& device, const std::string& mine) {
+std::string first_trouble(const Comm& world, const RankDevice& device, const std::string& mine) {
   constexpr std::size_t kBytes = 256;
-  const Tensor said = bytes_of(mine.substr(0, kBytes - 1), kBytes).to(torch_device(device));
+  const std::string own = mine.empty() ? "" : fmt::format("rank {}: {}", world.rank(), mine);
+  const Tensor said = bytes_of(own.substr(0, kBytes - 1), kBytes).to(torch_device(device));
   const Tensor all = at::zeros({world.size(), static_cast<std::int64_t>(kBytes)}, said.options());
   world.start_all_gather(all, said).wait_on_host();
   const Tensor on_host = all.cpu();
-  std::string first;
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::string text = reinterpret_cast<const char*>(on_host[rank].data_ptr<std::uint8_t>());
-    if (!text.empty() && (first.empty() || text < first)) first = text;
+    if (!text.empty()) return text;
   }
-  return first;
+  return "";
 }
 
-std::string from_rank_0(const Comm& world, const RankDevice& device, const std::string& mine) {
+std::string from_rank(int root, const Comm& world, const RankDevice& device,
+                      const std::string& mine) {
   const Tensor size = at::full({1}, static_cast<std::int64_t>(mine.size()),
                                at::TensorOptions(at::kLong).device(torch_device(device)));
-  world.start_broadcast(size, 0).wait_on_host();
+  world.start_broadcast(size, root).wait_on_host();
   const auto length = static_cast<std::size_t>(size.item<std::int64_t>());
   if (length == 0) return "";
   const Tensor text = bytes_of(mine, length).to(torch_device(device));
-  world.start_broadcast(text, 0).wait_on_host();
+  world.start_broadcast(text, root).wait_on_host();
   const Tensor on_host = text.cpu();
   return {reinterpret_cast<const char*>(on_host.data_ptr<std::uint8_t>()), length};
 }
@@ -55,6 +56,20 @@ std::string hear(const Rendezvous& where, const std::string& key) {
     throw CommError(
         fmt::format("no answer of rank 0 at the ranks' meeting point ({})", first_line(error)));
   }
+}
+
+Result<void> on_rank_0(const Rendezvous& where, const std::string& key,
+                       const std::function<Result<void>()>& work) {
+  // What rank 0 says begins with one of these; why it failed follows.
+  constexpr char kDone = '+', kFailed = '-';
+  if (where.rank == 0) {
+    Result<void> done = work();
+    tell(where, key, done ? std::string(1, kDone) : kFailed + done.error().message);
+    return done;
+  }
+  const std::string heard = hear(where, key);
+  if (heard.starts_with(kDone)) return {};
+  return make_error("rank 0: {}", heard.substr(1));
 }
 
 }  // namespace copus

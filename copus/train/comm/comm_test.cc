@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <set>
 
 #include "copus/base/seconds_since.h"
+#include "copus/train/comm/agree.h"
 #include "copus/train/comm/rank_threads.h"
 
 namespace copus {
@@ -259,6 +261,40 @@ TEST(Comm, APortInUseIsAnError) {
   const Result<ServedStore> second = serve_store(first->port, 1, std::chrono::seconds(5));
   ASSERT_FALSE(second.has_value());
   EXPECT_NE(second.error().message.find("want a free port"), std::string::npos);
+}
+
+TEST(Agree, TheTroubleOfTheLowestRankIsHeardOnAll) {
+  run_ranks(4, [](int rank, GroupCache& groups) {
+    const std::string mine = rank == 0 ? "" : fmt::format("trouble {}", 9 - rank);
+    EXPECT_EQ(first_trouble(world(groups), {}, mine), "rank 1: trouble 8");
+    EXPECT_EQ(first_trouble(world(groups), {}, ""), "");
+    EXPECT_EQ(first_trouble(world(groups), {}, rank == 3 ? std::string(999, 'x') : "").size(), 255U);
+  });
+}
+
+TEST(Agree, AnyRanksTextReachesAll) {
+  run_ranks(4, [](int rank, GroupCache& groups) {
+    const std::string mine = std::string(1000, static_cast<char>('a' + rank));
+    EXPECT_EQ(from_rank(2, world(groups), {}, mine), std::string(1000, 'c'));
+    EXPECT_EQ(from_rank_0(world(groups), {}, rank == 0 ? "" : "unheard"), "");
+  });
+}
+
+TEST(Agree, TheOthersGetRank0sErrorAndWaitForItsWork) {
+  std::atomic<bool> done = false;
+  run_ranks(4, [&](int rank, GroupCache& groups) {
+    const Rendezvous& where = groups.rendezvous();
+    EXPECT_TRUE(on_rank_0(where, "well", [&]() -> Result<void> {
+      EXPECT_EQ(rank, 0);
+      done = true;
+      return {};
+    }));
+    EXPECT_TRUE(done);
+    const Result<void> failed =
+        on_rank_0(where, "badly", [] { return Result<void>(make_error("disk full")); });
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().message, rank == 0 ? "disk full" : "rank 0: disk full");
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "copus/train/comm/mesh.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace copus {
 
@@ -10,6 +11,12 @@ Result<const Comm*> GroupCache::group(const std::string& name, const std::vector
   COPUS_TRY(auto created, Comm::create(rendezvous_, name, members, attempt_));
   made_.push_back(key);
   return groups_.emplace(key, std::move(created)).first->second.get();
+}
+
+Result<const Comm*> GroupCache::world() {
+  std::vector<int> all(static_cast<std::size_t>(rendezvous_.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  return group("world", all);
 }
 
 void GroupCache::forget_since(std::size_t count) {
@@ -70,9 +77,7 @@ Result<Mesh> Mesh::create(GroupCache& groups, const ParallelPlan& plan, const Mo
   COPUS_CHECK(grid.size() == groups.rendezvous().world_size);
   mesh.at = grid.coordinates_of(mesh.rank);
 
-  std::vector<int> all(static_cast<std::size_t>(grid.size()));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  COPUS_TRY(mesh.world, groups.group("world", all));
+  COPUS_TRY(mesh.world, groups.world());
   COPUS_TRY(mesh.tp, groups.group("tp", to_ints(grid.group_of(mesh.rank, Axis::kTp))));
   COPUS_TRY(mesh.dp, groups.group("dp", to_ints(grid.group_of(mesh.rank, Axis::kDp))));
 

@@ -22,6 +22,8 @@ class GroupCache {
   const Rendezvous& rendezvous() const { return rendezvous_; }
   // REQUIRES: this rank is a member. Blocks until the others have asked for it too.
   Result<const Comm*> group(const std::string& name, const std::vector<int>& members);
+  // The group of all ranks.
+  Result<const Comm*> world();
 
   // After an attempt to make groups that failed on some rank: those made since there were `count`
   // are gone, for a member may not have got there. On all ranks alike. REQUIRES: none is used.

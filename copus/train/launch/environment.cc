@@ -33,12 +33,12 @@ Result<int> required(const Getenv& get, const std::string& name, const std::stri
                      int high) {
   COPUS_TRY(const std::optional<int> n, number(get, name, low, high));
   if (n) return *n;
-  return make_error("{}: not set, but {} is {}; want both", name, beside, get(beside).value_or(""));
+  return field_error(name, "not set, but {} is {}; want both", beside, get(beside).value_or(""));
 }
 
 Result<void> below(const char* name, int n, const char* limit_name, int limit) {
   if (n < limit) return {};
-  return make_error("{}: got {}; want less than {} ({})", name, n, limit_name, limit);
+  return field_error(name, "got {}; want less than {} ({})", n, limit_name, limit);
 }
 
 // Rank and size in the run and on this node. Where a launcher does not tell the nodes apart there
@@ -51,8 +51,8 @@ Result<RankEnvironment> read_ranks(const Getenv& get, const Names& names) {
   COPUS_TRY(const auto local_size, number(get, names.local_size, 1, kMaxRanks));
   env.local_world_size = local_size.value_or(env.world_size);
   if (env.local_world_size > env.world_size) {
-    return make_error("{}: got {}; want at most {} ({})", names.local_size, env.local_world_size,
-                      names.size, env.world_size);
+    return field_error(names.local_size, "got {}; want at most {} ({})", env.local_world_size,
+                       names.size, env.world_size);
   }
   COPUS_TRY(const auto local_rank, number(get, names.local_rank, 0, kMaxRanks - 1));
   env.local_rank = local_rank.value_or(env.rank % env.local_world_size);
@@ -74,13 +74,14 @@ Result<std::optional<int>> master_port(const Getenv& get) {
 Result<RankEnvironment> from_torchrun(const Getenv& get) {
   COPUS_TRY(RankEnvironment env,
             read_ranks(get, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}));
-  env.launcher = get("COPUS_LAUNCHED") == "1" ? "copus" : "torchrun";
+  env.launcher = get("COPUS_LAUNCHED") == "1" ? Launcher::kCopus : Launcher::kTorchrun;
   env.store_is_served = get("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  env.node_store = get("COPUS_NODE_STORE").value_or("");
   const std::optional<std::string> address = master_address(get);
   COPUS_TRY(const auto port, master_port(get));
-  if (env.world_size > 1 && (!address || !port)) {
-    return make_error("{}: not set, but WORLD_SIZE is {}; want where the ranks meet",
-                      address ? "MASTER_PORT" : "MASTER_ADDR", env.world_size);
+  if (env.world_size > 1 && env.node_store.empty() && (!address || !port)) {
+    return field_error(address ? "MASTER_PORT" : "MASTER_ADDR",
+                       "not set, but WORLD_SIZE is {}; want where the ranks meet", env.world_size);
   }
   env.master_address = address.value_or(env.master_address);
   env.master_port = port.value_or(0);
@@ -91,13 +92,13 @@ Result<RankEnvironment> from_openmpi(const Getenv& get) {
   COPUS_TRY(RankEnvironment env,
             read_ranks(get, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                              "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}));
-  env.launcher = "openmpi";
+  env.launcher = Launcher::kOpenMpi;
   const std::optional<std::string> address = master_address(get);
   if (!address && env.local_world_size < env.world_size) {
-    return make_error(
-        "MASTER_ADDR: not set, but {} of {} ranks are on other nodes; want the host of rank 0 "
-        "(mpirun -x MASTER_ADDR=HOST)",
-        env.world_size - env.local_world_size, env.world_size);
+    return field_error("MASTER_ADDR",
+                       "not set, but {} of {} ranks are on other nodes; want the host of rank 0 "
+                       "(mpirun -x MASTER_ADDR=HOST)",
+                       env.world_size - env.local_world_size, env.world_size);
   }
   env.master_address = address.value_or(env.master_address);
   COPUS_TRY(const auto port, master_port(get));
@@ -139,8 +140,8 @@ Result<std::string> slurm_master(const Getenv& get) {
   const auto nodes =
       first_set(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (!nodes) {
-    return make_error(
-        "SLURM_STEP_NODELIST: not set, nor SLURM_JOB_NODELIST; want one of them, or MASTER_ADDR");
+    return field_error("SLURM_STEP_NODELIST",
+                       "not set, nor SLURM_JOB_NODELIST; want one of them, or MASTER_ADDR");
   }
   const Result<std::vector<std::string>> hosts = expand_slurm_nodes(nodes->value);
   if (!hosts) return error_in(nodes->name, hosts.error());
@@ -157,7 +158,7 @@ Result<RankEnvironment> from_slurm(const Getenv& get, const Found& step_size) {
   COPUS_TRY(RankEnvironment env,
             read_ranks(with_local_size, {"SLURM_PROCID", step_size.name.c_str(), "SLURM_LOCALID",
                                          "SLURM_TASKS_PER_NODE"}));
-  env.launcher = "slurm";
+  env.launcher = Launcher::kSlurm;
   if (const auto address = master_address(get)) {
     env.master_address = *address;
   } else if (env.local_world_size < env.world_size ||
@@ -175,6 +176,22 @@ Result<RankEnvironment> from_slurm(const Getenv& get, const Found& step_size) {
 }
 
 }  // namespace
+
+std::string_view to_string(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::kNone:
+      return "none";
+    case Launcher::kCopus:
+      return "copus";
+    case Launcher::kTorchrun:
+      return "torchrun";
+    case Launcher::kSlurm:
+      return "slurm";
+    case Launcher::kOpenMpi:
+      return "openmpi";
+  }
+  return "?";
+}
 
 std::optional<std::string> environment_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());

@@ -5,10 +5,21 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "copus/base/result.h"
 
 namespace copus {
+
+// Who started the ranks.
+enum class Launcher {
+  kNone,   // nobody: this process is the run
+  kCopus,  // copus train, which also starts them again
+  kTorchrun,
+  kSlurm,
+  kOpenMpi,
+};
+std::string_view to_string(Launcher launcher);
 
 struct RankEnvironment {
   int rank = 0;
@@ -18,7 +29,8 @@ struct RankEnvironment {
   std::string master_address = "127.0.0.1";
   int master_port = 0;           // 0: one process, no rendezvous needed
   bool store_is_served = false;  // a launcher serves the store already; rank 0 must not
-  std::string launcher;          // "copus", "torchrun", "slurm", "openmpi": for messages
+  std::string node_store;        // its name, where copus train serves it; else the ranks meet above
+  Launcher launcher = Launcher::kNone;
 };
 
 // Reads one variable; empty when unset. The process's own environment is `environment_variable`.

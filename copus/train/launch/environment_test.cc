@@ -76,13 +76,20 @@ TEST(RankEnvironment, TorchrunSaysAll) {
   EXPECT_EQ(env.master_address, "n01");
   EXPECT_EQ(env.master_port, 29400);
   EXPECT_FALSE(env.store_is_served);
-  EXPECT_EQ(env.launcher, "torchrun");
+  EXPECT_EQ(env.launcher, Launcher::kTorchrun);
 }
 
 TEST(RankEnvironment, TheLaunchersStoreIsUsedWhenItSaysSo) {
   EXPECT_TRUE(found(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).store_is_served);
   EXPECT_FALSE(found(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).store_is_served);
-  EXPECT_EQ(found(with(kTorchrun, {{"COPUS_LAUNCHED", "1"}})).launcher, "copus");
+  EXPECT_EQ(found(with(kTorchrun, {{"COPUS_LAUNCHED", "1"}})).launcher, Launcher::kCopus);
+}
+
+TEST(RankEnvironment, RanksOfOneNodeNeedNoPort) {
+  const RankEnvironment env =
+      found(with(without(kTorchrun, "MASTER_PORT"), {{"COPUS_NODE_STORE", "copus-1"}}));
+  EXPECT_EQ(env.node_store, "copus-1");
+  EXPECT_EQ(found(kTorchrun).node_store, "");
 }
 
 TEST(RankEnvironment, WithoutLocalVariablesThereIsOneNode) {
@@ -121,6 +128,18 @@ TEST(RankEnvironment, ContradictionsNameTheVariableAndItsValue) {
   EXPECT_NE(failure(with(kTorchrun, {{"MASTER_PORT", "65536"}})), "read");
 }
 
+TEST(RankEnvironment, AnErrorTellsTheVariableBesideTheMessage) {
+  const auto field_of = [](const Variables& variables) { return read(variables).error().field; };
+  EXPECT_EQ(field_of(with(kTorchrun, {{"RANK", "16"}})), "RANK");
+  EXPECT_EQ(field_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "17"}})), "LOCAL_WORLD_SIZE");
+  EXPECT_EQ(field_of(without(kTorchrun, "WORLD_SIZE")), "WORLD_SIZE");
+  EXPECT_EQ(field_of(without(kTorchrun, "MASTER_ADDR")), "MASTER_ADDR");
+  EXPECT_EQ(field_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}})),
+            "MASTER_ADDR");
+  EXPECT_EQ(field_of(without(kSlurm, "SLURM_JOB_NODELIST")), "SLURM_STEP_NODELIST");
+}
+
 TEST(RankEnvironment, OpenMpiOnOneNodeMeetsLocally) {
   const RankEnvironment env = found(kOpenMpi);
   EXPECT_EQ(env.rank, 3);
@@ -129,7 +148,7 @@ TEST(RankEnvironment, OpenMpiOnOneNodeMeetsLocally) {
   EXPECT_EQ(env.local_world_size, 4);
   EXPECT_EQ(env.master_address, "127.0.0.1");
   EXPECT_EQ(env.master_port, 29500);
-  EXPECT_EQ(env.launcher, "openmpi");
+  EXPECT_EQ(env.launcher, Launcher::kOpenMpi);
 }
 
 TEST(RankEnvironment, OpenMpiOnSeveralNodesMustSayWhere) {
@@ -152,7 +171,7 @@ TEST(RankEnvironment, SlurmsFirstHostIsTheMaster) {
   EXPECT_EQ(env.local_world_size, 2);
   EXPECT_EQ(env.master_address, "gnode007");
   EXPECT_EQ(env.master_port, 20000 + 1234567 % 20000);
-  EXPECT_EQ(env.launcher, "slurm");
+  EXPECT_EQ(env.launcher, Launcher::kSlurm);
 }
 
 TEST(RankEnvironment, WhatTheUserSetsWinsOverSlurms) {
@@ -186,8 +205,8 @@ TEST(RankEnvironment, SlurmsContradictionsNameTheVariable) {
 }
 
 TEST(RankEnvironment, TorchrunComesBeforeOpenMpiBeforeSlurm) {
-  EXPECT_EQ(found(with(with(kSlurm, kOpenMpi), kTorchrun)).launcher, "torchrun");
-  EXPECT_EQ(found(with(kSlurm, kOpenMpi)).launcher, "openmpi");
+  EXPECT_EQ(found(with(with(kSlurm, kOpenMpi), kTorchrun)).launcher, Launcher::kTorchrun);
+  EXPECT_EQ(found(with(kSlurm, kOpenMpi)).launcher, Launcher::kOpenMpi);
 }
 
 TEST(EnvironmentVariable, TellsUnsetFromEmpty) {

@@ -48,7 +48,7 @@ void set_nonblocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NON
 }  // namespace
 
 std::vector<std::string> rank_variables(std::vector<std::string> inherited, int rank, int ranks,
-                                        int master_port, int cores) {
+                                        int master_port, const std::string& node_store, int cores) {
   const auto set = [&](std::string_view name, const std::string& value) {
     std::erase_if(inherited, [&](std::string_view each) {
       return each.starts_with(name) && each.substr(name.size()).starts_with('=');
@@ -66,6 +66,7 @@ std::vector<std::string> rank_variables(std::vector<std::string> inherited, int 
   set("LOCAL_WORLD_SIZE", ranks_text);
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", master_port > 0 ? fmt::format("{}", master_port) : "");
+  set("COPUS_NODE_STORE", node_store);
   set("TORCHELASTIC_USE_AGENT_STORE", "True");
   set("COPUS_LAUNCHED", "1");
   if (!threads_chosen) set("OMP_NUM_THREADS", fmt::format("{}", std::max(1, cores / ranks)));

@@ -37,7 +37,7 @@ struct RankExit {
 
 // The variables of one rank: `inherited` (NAME=value each) with those of the run set in it.
 std::vector<std::string> rank_variables(std::vector<std::string> inherited, int rank, int ranks,
-                                        int master_port, int cores);
+                                        int master_port, const std::string& node_store, int cores);
 
 // Cores that this process may use.
 int usable_cores();

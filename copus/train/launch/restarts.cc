@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "copus/base/text.h"
+
 namespace copus {
 
 bool Restarts::may_help(const SupervisorOutcome& outcome) {

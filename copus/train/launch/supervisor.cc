@@ -65,10 +65,11 @@ class Supervisor {
     const int cores = usable_cores();
     for (int rank = 0; rank < options_.ranks; ++rank) {
       const bool keep_stdout = rank == 0;
-      COPUS_TRY(RankProcess process, start_rank(rank, path, options_.command,
-                                                rank_variables(inherited, rank, options_.ranks,
-                                                               options_.master_port, cores),
-                                                keep_stdout, options_.kept_open));
+      COPUS_TRY(RankProcess process,
+                start_rank(rank, path, options_.command,
+                           rank_variables(inherited, rank, options_.ranks, options_.master_port,
+                                          options_.node_store, cores),
+                           keep_stdout, options_.kept_open));
       ranks_.push_back(std::move(process));
     }
     return {};

@@ -21,13 +21,15 @@ struct SupervisorOptions {
   int ranks = 1;
   std::vector<std::string> command;  // program and arguments of every rank
   int master_port = 0;               // where the store of this run is served (by this process)
-  Seconds grace{10};                 // after a failure: from the polite signal to SIGKILL
+  Seconds grace{10};  // after a failure: from the polite signal to SIGKILL
   // After a signal to this process, which ranks answer by saving what they have.
   Seconds save_grace{600};
   std::vector<std::string> variables = {};  // NAME=value, for every rank
   int kept_open = -1;                       // a descriptor that every rank has too, by this number
   // Asked about once a second which of the ranks that live are beyond hope; empty: none.
   std::function<std::string(const std::vector<int>& alive)> stalled = nullptr;
+  // The name of the store, where this process serves none on a port (comm/node_store.h).
+  std::string node_store = {};
 };
 
 struct SupervisorOutcome {

@@ -103,15 +103,15 @@ TEST_F(SupervisorTest, SignalsAreGivenBack) {
 }
 
 TEST(RankVariables, ReplaceWhatWasInherited) {
-  EXPECT_EQ(rank_variables({"A=1", "RANK=9", "RANKS=9", "MASTER_PORT=1"}, 1, 4, 0, 10),
+  EXPECT_EQ(rank_variables({"A=1", "RANK=9", "RANKS=9", "MASTER_PORT=1"}, 1, 4, 0, "store", 10),
             Lines({"A=1", "RANKS=9", "RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4",
-                   "MASTER_ADDR=127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE=True", "COPUS_LAUNCHED=1",
-                   "OMP_NUM_THREADS=2"}));
+                   "MASTER_ADDR=127.0.0.1", "COPUS_NODE_STORE=store",
+                   "TORCHELASTIC_USE_AGENT_STORE=True", "COPUS_LAUNCHED=1", "OMP_NUM_THREADS=2"}));
 }
 
 TEST(RankVariables, TheUsersThreadsAreKept) {
   const auto threads = [](const Lines& inherited, int cores) {
-    for (const std::string& each : rank_variables(inherited, 0, 8, 29555, cores)) {
+    for (const std::string& each : rank_variables(inherited, 0, 8, 29555, "", cores)) {
       if (each.starts_with("OMP_NUM_THREADS=")) return each;
     }
     return std::string();
