@@ -91,6 +91,10 @@ Result<void> prepare_checkpoints(const std::string& run_dir) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return make_error("{}: cannot be created: {}", folder, error.message());
+  // The names of new folders are on the disk once their parents are.
+  COPUS_TRY_VOID(sync_folder(run_dir));
+  const fs::path run = (fs::absolute(run_dir, error) / "").parent_path();
+  COPUS_TRY_VOID(sync_folder(run.parent_path().string()));
   const std::string probe = (fs::path(folder) / ".writable").string();
   COPUS_TRY_VOID(write_whole_file(probe, ""));
   ::unlink(probe.c_str());

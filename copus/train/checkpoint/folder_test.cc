@@ -1,10 +1,30 @@
 #include "copus/train/checkpoint/folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "copus/train/checkpoint/test_checkpoints.h"
+
+namespace {
+
+// What this program syncs, by path.
+std::set<std::string>& synced() {
+  static std::set<std::string> paths;
+  return paths;
+}
+
+}  // namespace
+
+extern "C" int fsync(int fd) {
+  std::error_code unknown;
+  synced().insert(
+      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), unknown).string());
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace copus {
 namespace {
@@ -33,6 +53,15 @@ TEST(Checkpoints, OnlyPublishedOnesAreListedByStep) {
   EXPECT_FALSE(fs::exists(run.path("checkpoints/.step-11.0.partial")));
   EXPECT_FALSE(fs::exists(run.path("checkpoints/.step-12.old")));
   EXPECT_TRUE(fs::exists(run.path("checkpoints/other")));
+}
+
+TEST(Checkpoints, TheFoldersThatHoldThemAreOnTheDiskFirst) {
+  const TestFolder folder;
+  const std::string run = fs::canonical(folder.path()).string() + "/run";
+  synced().clear();
+  ASSERT_TRUE(prepare_checkpoints(run));
+  EXPECT_TRUE(synced().contains(run)) << "it names checkpoints/";
+  EXPECT_TRUE(synced().contains(fs::path(run).parent_path().string())) << "it names the run";
 }
 
 TEST(Retention, KeepsTheLastAndTheMilestones) {

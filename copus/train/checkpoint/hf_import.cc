@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "copus/events/event_log.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/hf_source.h"
 #include "copus/train/checkpoint/weights_import.h"
@@ -17,11 +18,11 @@ Result<void> check_new(const std::string& run_dir) {
     return make_error("{}: got a run with checkpoints (step {}); want a new run directory", run_dir,
                       found.back().step);
   }
-  for (const char* name : {"events.jsonl", "config.toml"}) {
+  for (const fs::path& file : {fs::path(events_path(run_dir)), fs::path(run_dir) / "config.toml"}) {
     std::error_code ignored;
-    if (fs::exists(fs::path(run_dir) / name, ignored)) {
+    if (fs::exists(file, ignored)) {
       return make_error("{}: got a run that has begun ({}); want a new run directory", run_dir,
-                        name);
+                        file.filename().string());
     }
   }
   return {};

@@ -24,14 +24,20 @@ Result<void> check_same_model(const ModelSpec& wanted, const CheckpointReader& r
     return field_error("--model", "got one with {}; want {}, as {} has it", text(ours),
                        text(theirs), reader.folder());
   }
-  // What has no tensor of its own changes the weights' meaning all the same.
-  const Json mine = hf_config_json(wanted), its = hf_config_json(reader.manifest().model);
-  for (const char* key : {"rope_theta", "rope_scaling", "rms_norm_eps", "layer_norm_epsilon",
-                          "hidden_act", "activation_function", "sliding_window"}) {
-    const Json a = mine.value(key, Json()), b = its.value(key, Json());
-    if (a == b) continue;
-    return field_error("--model", "got {} = {}; want {}, as {} has it", key, a.dump(), b.dump(),
-                       reader.folder());
+  // What has no tensor of its own changes the weights' meaning all the same, but for these.
+  ModelSpec model = wanted;
+  const ModelSpec& saved = reader.manifest().model;
+  model.name = saved.name;
+  model.max_positions = saved.max_positions;  // learned ones have a tensor
+  model.init_std = saved.init_std;
+  model.dropout = saved.dropout;
+  model.attention_dropout = saved.attention_dropout;
+  const Json mine = hf_config_json(model), its = hf_config_json(saved);
+  for (const auto& [key, value] : mine.items()) {
+    const Json other = its.value(key, Json());
+    if (value == other) continue;
+    return field_error("--model", "got {} = {}; want {}, as {} has it", key, value.dump(),
+                       other.dump(), reader.folder());
   }
   return {};
 }
