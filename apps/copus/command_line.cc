@@ -63,8 +63,8 @@ CLI::App& CommandLine::add_parent(const CommandText& text) {
   command.require_subcommand(0, 1);
   command.callback([this, &command] {
     if (!command.get_subcommands().empty()) return;
-    finish(make_error("{}: got nothing to do; want {}", command.get_name(),
-                      join_or(shown_commands(command))));
+    finish(field_error(command.get_name(), "got nothing to do; want {}",
+                       join_or(shown_commands(command))));
   });
   return command;
 }

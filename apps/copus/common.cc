@@ -78,18 +78,24 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
   return plan_from_json(json, text);
 }
 
+Result<void> fill_in_dp(PartialPlan& partial, std::int64_t ranks, std::string_view field,
+                        const std::string& whose) {
+  if (partial.has(PlanField::kDp)) return {};
+  ParallelPlan& plan = partial.plan;
+  const std::int64_t others = plan.tp * plan.cp * plan.pp;
+  if (others > ranks || ranks % others != 0) {
+    return field_error(field, "got tp*cp*pp = {} ({}*{}*{}); want a divisor of {}", others, plan.tp,
+                       plan.cp, plan.pp, whose);
+  }
+  plan.dp = ranks / others;
+  return {};
+}
+
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   COPUS_TRY(PartialPlan partial, load_partial_plan(text, "--plan"));
-  ParallelPlan& plan = partial.plan;
-  if (!partial.has(PlanField::kDp)) {
-    const std::int64_t others = plan.tp * plan.cp * plan.pp;
-    if (others > job.cluster.gpus() || job.cluster.gpus() % others != 0) {
-      return field_error("plan",
-                         "got tp*cp*pp = {} ({}*{}*{}); want a divisor of the cluster's {} GPUs",
-                         others, plan.tp, plan.cp, plan.pp, job.cluster.gpus());
-    }
-    plan.dp = job.cluster.gpus() / others;
-  }
+  const std::int64_t gpus = job.cluster.gpus();
+  COPUS_TRY_VOID(fill_in_dp(partial, gpus, "plan", fmt::format("the cluster's {} GPUs", gpus)));
+  const ParallelPlan& plan = partial.plan;
   COPUS_TRY_VOID(
       plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut));
   COPUS_TRY_VOID(check_ring_attention(job.options, job.cluster.gpu, plan.cp));
@@ -127,12 +133,12 @@ Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool js
   for (const OutputFile* file = files.begin(); file != files.end(); ++file) {
     if (file->path.empty()) continue;
     if (json && file->path == "-") {
-      return make_error("{}: got - with --json; want a file, or no --json", file->option);
+      return field_error(file->option, "got - with --json; want a file, or no --json");
     }
     for (const OutputFile* other = files.begin(); other != file; ++other) {
       if (other->path != file->path) continue;
-      return make_error("{}: got {} with {} {}; want a file for one of them", file->option,
-                        file->path, other->option, other->path);
+      return field_error(file->option, "got {} with {} {}; want a file for one of them", file->path,
+                         other->option, other->path);
     }
   }
   return {};

@@ -44,13 +44,8 @@ struct JobArgs : OptionGroup {
   GlobalBatchOption global_batch;
   PrecisionOption<Precision> precision{this, kPrecisions,
                                        Otherwise{"bf16 where the GPU has it, else fp16"}};
-  Option<std::string> framework{this, "--framework", text("NAME"),
-                                "the training framework, whose profile sets the assumptions: "
-                                "megatron, torchtitan, ...",
-                                Otherwise{"the cluster file's, or megatron"}};
-  Option<std::string> assume{this, "--assume", text("NAME=VALUE,..."),
-                             "assumptions about the engine; they override the framework's profile "
-                             "(see docs/cost-model.md)"};
+  FrameworkOption framework{this, "", Otherwise{"the cluster file's, or megatron"}};
+  AssumeOption assume{this};
   JsonOption json{this};
 };
 
@@ -71,6 +66,10 @@ Result<Workload> load_job(const JobArgs& args,
 // dp defaults to the number of GPUs / (tp cp pp).
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job);
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
+// Sets dp, if the plan does not state it, to what tp, cp and pp leave of so many ranks. `field` and
+// `whose` ("the cluster's 8 GPUs") are for the error.
+Result<void> fill_in_dp(PartialPlan& partial, std::int64_t ranks, std::string_view field,
+                        const std::string& whose);
 
 // Prints "copus: error: …" on standard error; returns kBadInput.
 int report(const Error& error);

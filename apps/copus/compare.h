@@ -1,17 +1,33 @@
 // copus compare: its arguments, and the types that its parts exchange.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/copus/args/policy_args.h"
 #include "apps/copus/common.h"
 #include "copus/sim/comparison.h"
+#include "copus/sim/policies.h"
 #include "copus/sim/sim_job.h"
 
 namespace copus {
 
 constexpr std::int64_t kUsualStartBatch = 16;
+
+// How much a step's progress depends on its batch, in the simulated world.
+enum class LawKind {
+  kCriticalBatch,  // 1 / (1 + critical batch / batch)
+  kLrAware,        // that x sqrt(batch / first batch)
+};
+inline constexpr std::array kLawKinds = {LawKind::kCriticalBatch, LawKind::kLrAware};
+inline std::string_view to_string(LawKind law) {
+  return law == LawKind::kLrAware ? "lr-aware" : "critical-batch";
+}
 
 // Options of the simulated world.
 struct WorldArgs : OptionGroup {
@@ -19,11 +35,15 @@ struct WorldArgs : OptionGroup {
   Option<std::vector<std::string>> from{
       this, "--from", list_of(text("FOLDER")),
       "run directories from which loss curve, critical batch and step times are taken"};
-  Option<std::string> law{this, "--law", word({"critical-batch", "lr-aware"}),
-                          "how a step's progress depends on its batch", "critical-batch"};
+  Option<LawKind> law{this, "--law", one_of(kLawKinds),
+                      "a step's progress, by its batch: critical-batch is 1 / (1 + critical "
+                      "batch / batch); lr-aware is that x the square root of batch / first "
+                      "batch",
+                      LawKind::kCriticalBatch};
   Option<double> step_error{
       this, "--step-error", number(0, 2),
-      "spread of the true step times around the predicted ones, from layout to layout", 0};
+      "standard deviation of true / predicted step time between layouts, as a share: 0.1 is 10%",
+      0};
   Option<double> true_calibration{this, "--true-calibration", number(1e-3, 1e6),
                                   "true ratio of critical batch to noise scale",
                                   Otherwise{"--calibration"}};
@@ -61,9 +81,10 @@ struct CompareArgs : OptionGroup {
                         false};
   Option<std::vector<std::string>> policies{
       this, "--policies", list_of(text("NAME"), ','),
-      "static, static:BATCH, cbs-pessimistic, cbs-optimistic, copus, copus-plain, copus-lr-aware, "
-      "copus-batch, copus-free-switch, oracle",
-      Otherwise{"all but static:BATCH and copus-batch; live static, cbs-*, copus"}};
+      fmt::format("the policies to compare (see docs/comparing.md), of {}",
+                  fmt::join(policy_names(), ", ")),
+      Otherwise{fmt::format("with --simulate: {}; live: {}", fmt::join(default_policies(), ", "),
+                            fmt::join(default_live_policies(), ", "))}};
   Option<std::vector<double>> losses{this, "--losses", list_of(number(0, 1e6), ','),
                                      "losses to reach, in nats",
                                      Otherwise{"5, 4.5, 4, 3.5, 3; live: required"}};
@@ -77,7 +98,7 @@ struct CompareArgs : OptionGroup {
   LiveArgs live{this, "Live"};
   JobArgs job{this, Otherwise{"required, here or in --config"}, kUsualStartBatch,
               "sequences per step; adapting runs begin with it"};
-  PolicyArgs policy{this, kAdapting};
+  PolicyArgs policy{this, kAdapting, kFromTheStart};
   WorldArgs world{this, "The simulated world"};
 };
 

@@ -17,70 +17,52 @@
 namespace copus {
 namespace {
 
-// The flags of `copus train` for this policy.
-Result<std::vector<std::string>> policy_flags(const Policy& policy, const LiveOptions& o,
-                                              const std::string& late_plan) {
-  const auto at = [](std::int64_t batch) {
-    return std::vector<std::string>{"--global-batch", std::to_string(batch)};
-  };
-  std::vector<std::string> flags;
-  switch (policy.rule) {
-    case Rule::kStatic:
-      flags = at(policy.batch);
-      flags.insert(flags.end(), {"--adapt", "off", "--plan", "best"});
-      break;
-    case Rule::kCbsPessimistic:
-      flags = at(o.start_batch);
-      flags.insert(flags.end(), {"--adapt", "track"});
-      break;
-    case Rule::kCbsOptimistic:
-      if (late_plan.empty()) {
-        return field_error("--policies",
-                           "got cbs-optimistic; want static:{} before it: its layout is taken from "
-                           "there",
-                           o.late_batch);
-      }
-      flags = at(o.start_batch);
-      flags.insert(flags.end(), {"--adapt", "track", "--plan", late_plan});
-      break;
-    case Rule::kCopus:
-      flags = at(o.start_batch);
-      flags.insert(flags.end(), {"--adapt", std::string(to_string(policy.adapt))});
-      break;
-    case Rule::kOracle:
-      break;
-  }
-  if (policy.rule == Rule::kOracle || policy.free_switch) {
-    return field_error("--policies",
-                       "got {}; want it with --simulate: no live run knows or does that",
-                       policy.name);
-  }
-  if (policy.goodput)
-    flags.insert(flags.end(), {"--goodput", std::string(to_string(*policy.goodput))});
-  if (policy.rule != Rule::kStatic)
-    flags.insert(flags.end(), o.decision_flags.begin(), o.decision_flags.end());
-  return flags;
-}
-
 std::string layout_text(const RecordedRun& run) {
   if (run.steps().empty()) return "";
   return short_name(run.steps().front().plan, {PlanField::kMicroBatch});
 }
 
-// Passes the given options that `copus train` also has, except those that differ from run to run.
-void pass_on(const CompareArgs& args, LiveOptions& o) {
-  const TrainArgs train;
+// Gives `train` the options of this command that it has too, except those that differ from run to
+// run. A run that makes no decisions gets no options for them.
+Result<void> pass_on(const CompareArgs& args, bool decides, TrainArgs& train) {
   for (const AnyOption* option : args.options()) {
-    if (!option->given() || train.find(option->name()) == nullptr) continue;
+    AnyOption* same = train.find(option->name());
+    if (!option->given() || same == nullptr) continue;
     if (option == &args.config || option == &args.live.run_dir || option == &args.job.json ||
         option == &args.job.global_batch || option == &args.policy.decisions.batches) {
       continue;
     }
-    // A run at a fixed batch and layout refuses options for decisions.
-    const bool of_decisions = args.policy.decisions.find(option->name()) != nullptr;
-    std::vector<std::string>& flags = of_decisions ? o.decision_flags : o.flags;
-    for (std::string& word : command_words(*option)) flags.push_back(std::move(word));
+    if (!decides && args.policy.decisions.find(option->name()) != nullptr) continue;
+    COPUS_TRY_VOID(same->read(spelled(option->value()), From::kCommandLine, option->flag()));
   }
+  return {};
+}
+
+// Gives `train` the options of a run of the policy. `late_plan`: the layout of the static policy
+// at the largest batch; empty: not known yet.
+Result<void> ask_for_policy(const CompareArgs& args, const LiveOptions& o, const Policy& policy,
+                            const std::string& late_plan, TrainArgs& train) {
+  if (policy.rule == Rule::kOracle || policy.free_switch) {
+    return field_error("--policies",
+                       "got {}; want it with --simulate: no live run knows or does that",
+                       policy.name);
+  }
+  if (policy.rule == Rule::kCbsOptimistic && late_plan.empty()) {
+    return field_error("--policies",
+                       "got cbs-optimistic; want static:{} before it: its layout is taken from "
+                       "there",
+                       o.late_batch);
+  }
+  const bool decides = policy.rule != Rule::kStatic;
+  COPUS_TRY_VOID(pass_on(args, decides, train));
+  give(train.adapt.adapt, policy.adapt);
+  give(train.global_batch, decides ? o.start_batch : policy.batch);
+  if (decides) give(train.adapt.policy.decisions.batches, o.batches);
+  if (!decides) give(train.plan, kBestPlan);
+  if (policy.rule == Rule::kCbsOptimistic) give(train.plan, late_plan);
+  if (policy.goodput) give(train.adapt.policy.goodput, *policy.goodput);
+  if (o.measured_cluster) give(train.adapt.cluster, *o.measured_cluster);
+  return {};
 }
 
 Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& program) {
@@ -97,8 +79,7 @@ Result<LiveOptions> resolve_live(const CompareArgs& args, const std::string& pro
     return field_error("--losses", "missing; want the losses that the runs are to reach, as 3,2.5");
   std::sort(o.losses.begin(), o.losses.end(), std::greater<>());
   o.limit = *args.live.limit;
-  pass_on(args, o);
-  o.has_cluster = args.job.cluster.given();
+  COPUS_TRY(o.batches, resolve_batches(args.policy.decisions, o.start_batch));
   o.folder = args.live.run_dir.known() ? *args.live.run_dir : "runs/compare-" + utc_stamp();
   return o;
 }
@@ -125,29 +106,26 @@ std::string not_used(const CompareArgs& args) {
 
 // All runs use the first run's measurement of the machine. Otherwise the choice of layouts could
 // differ between policies because the machine was more or less busy.
-Result<void> share_cluster(const RecordedRun& run, LiveOptions& o) {
-  if (o.has_cluster) return {};
+Result<void> share_cluster(const CompareArgs& args, const RecordedRun& run, LiveOptions& o) {
+  if (args.job.cluster.given() || o.measured_cluster) return {};
   if (!run.start() || !run.start()->cluster) return {};
   const std::string path = o.folder + "/cluster.json";
   COPUS_TRY_VOID(write_whole_file(path, cluster_to_json(*run.start()->cluster).dump(2) + "\n"));
-  o.flags.insert(o.flags.end(), {"--cluster", path});
-  o.has_cluster = true;
+  o.measured_cluster = path;
   return {};
 }
 
 Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
                                    const std::string& program, Stop& stop) {
   COPUS_TRY(LiveOptions o, resolve_live(args, program));
-  const BatchRange batches =
-      args.policy.decisions.batches.value_or({o.start_batch, 64 * o.start_batch});
-  COPUS_TRY_VOID(check_batch_range(batches, o.start_batch));
-  const std::vector<std::string> names =
-      args.policies.value_or({"static", "cbs-pessimistic", "cbs-optimistic", "copus"});
+  const std::vector<std::string> names = args.policies.value_or(default_live_policies());
   COPUS_TRY(const std::vector<Policy> policies,
-            parse_policies(names, batch_ladder(batches.lowest, batches.highest)));
+            parse_policies(names, batch_ladder(o.batches.lowest, o.batches.highest)));
   for (const Policy& policy : policies) o.late_batch = std::max(o.late_batch, policy.batch);
-  for (const Policy& policy : policies) COPUS_TRY_VOID(policy_flags(policy, o, "any"));
-  o.decision_flags.push_back(fmt::format("--batch-range={}:{}", batches.lowest, batches.highest));
+  for (const Policy& policy : policies) {
+    TrainArgs unused;
+    COPUS_TRY_VOID(ask_for_policy(args, o, policy, "any", unused));
+  }
   COPUS_TRY_VOID(make_folder(o.folder));
 
   std::vector<std::vector<SimOutcome>> runs(policies.size());
@@ -156,11 +134,12 @@ Result<CompareReport> compare_live(const CompareArgs& args, std::int64_t seeds,
   // alike.
   for (std::int64_t seed = 1; seed <= seeds; ++seed) {
     for (std::size_t p = 0; p < policies.size(); ++p) {
-      COPUS_TRY(const std::vector<std::string> flags, policy_flags(policies[p], o, late_plan));
-      COPUS_TRY(const RecordedRun run, train_live(o, policies[p].name, seed, flags, stop));
+      TrainArgs train;
+      COPUS_TRY_VOID(ask_for_policy(args, o, policies[p], late_plan, train));
+      COPUS_TRY(const RecordedRun run, train_live(o, policies[p].name, seed, train, stop));
       if (policies[p].rule == Rule::kStatic && policies[p].batch == o.late_batch)
         late_plan = layout_text(run);
-      COPUS_TRY_VOID(share_cluster(run, o));
+      COPUS_TRY_VOID(share_cluster(args, run, o));
       runs[p].push_back(run.outcome());
       const SimOutcome& outcome = runs[p].back();
       to_stderr(fmt::format(

@@ -82,8 +82,6 @@ std::string way(const PolicyResult& result) {
   return text;
 }
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 Json phases_json(const SimOutcome& run) {
   Json all = Json::array();
   for (const SimPhase& phase : run.phases) {
@@ -96,7 +94,7 @@ Json phases_json(const SimOutcome& run) {
 
 Json numbers(const std::vector<double>& values) {
   Json all = Json::array();
-  for (const double value : values) all.push_back(number(value));
+  for (const double value : values) all.push_back(number_or_null(value));
   return all;
 }
 
@@ -104,10 +102,10 @@ Json policy_json(const PolicyResult& result, bool rated) {
   Json times = Json::array();
   for (const Reached& reached : result.reached) {
     times.push_back({{"loss", reached.loss},
-                     {"seconds", number(reached.time.v)},
+                     {"seconds", number_or_null(reached.time.v)},
                      {"samples", reached.samples},
-                     {"seconds_low", number(reached.low.v)},
-                     {"seconds_high", number(reached.high.v)}});
+                     {"seconds_low", number_or_null(reached.low.v)},
+                     {"seconds_high", number_or_null(reached.high.v)}});
   }
   Json out = {{"name", result.policy.name},
               {"baseline", result.policy.baseline()},
@@ -123,7 +121,7 @@ Json policy_json(const PolicyResult& result, bool rated) {
     out["speedup"] = {{"avg_pct", s.average},
                       {"avg_pct_low", s.low},
                       {"avg_pct_high", s.high},
-                      {"peak_pct", number(s.peak)},
+                      {"peak_pct", number_or_null(s.peak)},
                       {"by_loss_pct", numbers(s.by_loss)},
                       {"throughput", numbers(s.throughput)},
                       {"efficiency", numbers(s.efficiency)},
@@ -165,7 +163,8 @@ Json compare_json(const CompareReport& report) {
     policies.push_back(policy_json(result, !comparison.fastest.empty()));
   }
   for (const FastestBaseline& base : comparison.fastest) {
-    fastest.push_back({{"loss", base.loss}, {"name", base.name}, {"seconds", number(base.time.v)}});
+    fastest.push_back(
+        {{"loss", base.loss}, {"name", base.name}, {"seconds", number_or_null(base.time.v)}});
   }
   const PolicyResult* copus = headline(comparison);
   const bool rated = copus != nullptr && !comparison.fastest.empty();
@@ -173,8 +172,8 @@ Json compare_json(const CompareReport& report) {
           {"policies", policies},
           {"thresholds", comparison.losses},
           {"fastest_baseline", fastest},
-          {"speedup_avg_pct", rated ? number(copus->speedup.average) : Json(nullptr)},
-          {"speedup_peak_pct", rated ? number(copus->speedup.peak) : Json(nullptr)},
+          {"speedup_avg_pct", rated ? number_or_null(copus->speedup.average) : Json(nullptr)},
+          {"speedup_peak_pct", rated ? number_or_null(copus->speedup.peak) : Json(nullptr)},
           {"seeds", report.seeds},
           {"assumed", report.assumed}};
 }

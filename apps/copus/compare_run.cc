@@ -44,30 +44,24 @@ void Stop::look(const ChildProcess& child) {
 }
 
 Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, std::int64_t seed,
-                               const std::vector<std::string>& flags, Stop& stop) {
+                               TrainArgs& train, Stop& stop) {
   std::string folder_name = name;
   std::replace(folder_name.begin(), folder_name.end(), ':', '-');
   const std::string folder = fmt::format("{}/{}-seed{}", o.folder, folder_name, seed);
   const std::string log = folder + ".log";
-  std::vector<std::string> command = {o.program,
-                                      "train",
-                                      "--config",
-                                      o.config,
-                                      "--run-dir",
-                                      folder,
-                                      "--seed",
-                                      std::to_string(seed),
-                                      "--base-batch",
-                                      std::to_string(o.start_batch),
-                                      "--checkpoint-every",
-                                      "off",
-                                      "--for",
-                                      fmt::format("{}s", o.limit.v)};
-  command.insert(command.end(), o.flags.begin(), o.flags.end());
-  command.insert(command.end(), flags.begin(), flags.end());
+  give(train.config, o.config);
+  give(train.run_dir, folder);
+  give(train.seed, seed);
+  give(train.optimizer.base_batch, o.start_batch);
+  give(train.checkpoint.every, 0);
+  give(train.limits.for_time, o.limit);
+  std::vector<std::string> command = {o.program, "train"};
+  for (std::string& word : command_words(train, From::kCommandLine)) {
+    command.push_back(std::move(word));
+  }
   RecordedRun run(o.losses, o.window);
   COPUS_TRY(ChildProcess child, ChildProcess::start(command, log));
-  EventFollower events(folder + "/events.jsonl");
+  EventFollower events(events_path(folder));
   const auto add = [&run](const TimedEvent& event, const std::string& where) {
     return run.add(event, where);
   };

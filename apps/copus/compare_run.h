@@ -3,9 +3,13 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "apps/copus/args/train_args.h"
 #include "apps/copus/child_process.h"
 #include "copus/sim/recorded_run.h"
 #include "copus/train/launch/signal_pipe.h"
@@ -18,13 +22,11 @@ struct LiveOptions {
   std::string folder;
   std::int64_t start_batch = 0;
   std::int64_t late_batch = 0;  // the largest batch of the static policies
+  BatchRange batches;
   std::vector<double> losses;
   std::int64_t window = 0;
   Seconds limit;
-  // Options of this command that `copus train` also has: for every run, and for runs that make
-  // decisions.
-  std::vector<std::string> flags, decision_flags;
-  bool has_cluster = false;  // the flags contain --cluster
+  std::optional<std::string> measured_cluster;  // the file of the cluster that a run measured
 };
 
 // Handles the signals that end a comparison.
@@ -42,9 +44,15 @@ class Stop {
   std::chrono::steady_clock::time_point since_;
 };
 
-// Runs one policy with one seed until its last loss is reached or its time is over. If the run
-// fails, its error is in its log.
+// Gives an option of `copus train` the value that its command line is to have.
+template <typename T>
+void give(Option<T>& option, std::type_identity_t<T> value) {
+  option.set(std::move(value), From::kCommandLine);
+}
+
+// Runs one policy with one seed until its last loss is reached or its time is over. `train` has
+// the policy's options; those of every run are added. If the run fails, its error is in its log.
 Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, std::int64_t seed,
-                               const std::vector<std::string>& flags, Stop& stop);
+                               TrainArgs& train, Stop& stop);
 
 }  // namespace copus

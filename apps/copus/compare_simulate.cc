@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -36,7 +37,7 @@ Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
                                                           const std::vector<Policy>& policies,
                                                           std::size_t seeds) {
   std::vector<std::vector<SimOutcome>> runs(policies.size(), std::vector<SimOutcome>(seeds));
-  std::vector<std::string> errors(policies.size() * seeds);
+  std::vector<std::optional<Error>> errors(policies.size() * seeds);
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < errors.size(); i = next++) {
@@ -49,7 +50,7 @@ Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
       if (run) {
         runs[p][s] = std::move(run).value();
       } else {
-        errors[i] = run.error().message;
+        errors[i] = run.error();
       }
     }
   };
@@ -58,8 +59,8 @@ Result<std::vector<std::vector<SimOutcome>>> simulate_all(const Simulation& sim,
     threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
-  for (const std::string& error : errors) {
-    if (!error.empty()) return Error{error};
+  for (const std::optional<Error>& error : errors) {
+    if (error) return *error;
   }
   return runs;
 }

@@ -7,6 +7,7 @@
 
 #include "copus/base/text.h"
 #include "copus/cost/framework.h"
+#include "copus/events/event_log.h"
 #include "copus/goodput/pause.h"
 #include "copus/spec/catalog.h"
 
@@ -42,7 +43,7 @@ Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
   std::vector<RecordedRun> runs;
   for (const std::string& folder : args.world.from.value_or({})) {
     runs.emplace_back(std::vector<double>{}, *args.window);
-    COPUS_TRY_VOID(runs.back().read(folder + "/events.jsonl"));
+    COPUS_TRY_VOID(runs.back().read(events_path(folder)));
   }
   return runs;
 }
@@ -64,9 +65,8 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
   }
   const std::optional<StartEvent>& start =
       known == runs.end() ? runs.front().start() : known->start();
-  const bool on_cpus = start && start->device == "cpu";
-  const bool fp32 = start && start->precision == "fp32";
-  const Precision precision = fp32 ? Precision::kFp32 : Precision::kBf16;
+  const bool on_cpus = start && start->device == DeviceKind::kCpu;
+  const Precision precision = start ? start->precision : Precision::kBf16;
   if (args.framework.known()) {
     return field_error("--framework",
                        "got {} with --from; want none: its runs are of Copus's engine",
@@ -109,9 +109,7 @@ Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>
 Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
   Scenario& scenario = sim.scenario;
   scenario.start_batch = sim.job.global_batch;
-  const BatchRange batches =
-      args.policy.decisions.batches.value_or({scenario.start_batch, 64 * scenario.start_batch});
-  COPUS_TRY_VOID(check_batch_range(batches, scenario.start_batch));
+  COPUS_TRY(const BatchRange batches, resolve_batches(args.policy.decisions, scenario.start_batch));
   sim.batches = batch_ladder(batches.lowest, batches.highest);
   sim.batches.push_back(scenario.start_batch);
   std::sort(sim.batches.begin(), sim.batches.end());
@@ -148,7 +146,7 @@ Result<void> resolve_published_world(const CompareArgs& args, Simulation& sim) {
   World& world = sim.scenario.world;
   world.curve = kaplan_curve(sim.job.model, sim.job.seq_len);
   world.law.base_batch = static_cast<double>(sim.job.global_batch);
-  if (*args.world.law == "lr-aware") world.law.lr_exponent = 0.5;
+  if (*args.world.law == LawKind::kLrAware) world.law.lr_exponent = 0.5;
   const double believed = sim.scenario.controller.policy.calibration;
   world.calibration = args.world.true_calibration.value_or(believed);
   sim.step_error = *args.world.step_error;
@@ -171,8 +169,9 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
   for (const AnyOption* option : std::initializer_list<const AnyOption*>{
            &args.world.law, &args.world.true_calibration, &args.world.step_error}) {
     if (!option->given()) continue;
-    return make_error("{}: got {} with --from; want one of the two: recorded runs say it",
-                      option->flag(), spelled(option->value()).front());
+    return field_error(option->flag(),
+                       "got {} with --from; want one of the two: recorded runs say it",
+                       spelled(option->value()).front());
   }
   COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
                                                    sim.scenario.controller.policy.calibration));
@@ -239,7 +238,8 @@ Result<Simulation> resolve_simulation(const CompareArgs& args) {
   // By default the policy maximises what the world rewards.
   PolicyOptions& policy = sim.scenario.controller.policy;
   if (runs.empty())
-    policy.kind = *args.world.law == "lr-aware" ? GoodputKind::kLrAware : GoodputKind::kPlain;
+    policy.kind =
+        *args.world.law == LawKind::kLrAware ? GoodputKind::kLrAware : GoodputKind::kPlain;
   COPUS_TRY_VOID(resolve_policy(args.policy, sim.scenario.controller));
   COPUS_TRY_VOID(resolve_candidates(args, sim));
   COPUS_TRY_VOID(runs.empty() ? resolve_published_world(args, sim)

@@ -44,8 +44,8 @@ copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
     const std::vector<std::string> names = copus::shown_commands(*at);
     if (names.empty()) return {};
     if (next == nullptr) {
-      return copus::make_error("{}: got {}; want {}", i == 1 ? "command" : at->get_name(), argv[i],
-                               copus::join_or(names));
+      return copus::field_error(i == 1 ? "command" : at->get_name(), "got {}; want {}", argv[i],
+                                copus::join_or(names));
     }
     at = next;
   }
@@ -105,8 +105,8 @@ int main(int argc, char** argv) {
   if (const char* dir = std::getenv("COPUS_CATALOG")) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(dir, ignored)) {
-      return copus::report(copus::make_error(
-          "COPUS_CATALOG: got {}; want a folder with gpus.json, models/ or clusters/", dir));
+      return copus::report(copus::field_error(
+          "COPUS_CATALOG", "got {}; want a folder with gpus.json, models/ or clusters/", dir));
     }
     copus::set_catalog_dir(dir);
   }

@@ -49,10 +49,7 @@ Values<BatchSweep> batch_sweep() {
 
 struct PlanArgs : OptionGroup {
   JobArgs job{this, Required()};
-  Option<std::string> fix{
-      this, "--fix", text("PLAN|FILE"),
-      "pins parts of the plan: zero=0,cp=1, z0.cp1, or a layout as it is printed; the rest "
-      "is searched"};
+  FixOption fix{this};
   Option<std::int64_t> micro_batches{
       this, "--micro-batches", integer(1, kMaxGlobalBatch),
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};

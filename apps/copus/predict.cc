@@ -15,11 +15,7 @@ namespace {
 
 struct PredictArgs : OptionGroup {
   JobArgs job{this, Required()};
-  Option<std::string> plan{
-      this, "--plan", text("PLAN|FILE"),
-      "tp=2,pp=4,..., a layout as it is printed (dp1.tp2.pp4.mb1) or a plan.json; dp defaults to "
-      "GPUs / (tp cp pp), other keys to their defaults",
-      Required()};
+  PlanOption plan{this};
   Option<std::string> trace{this, "--trace", text("FILE"),
                             "write the step's timeline for Perfetto to this file"};
 };

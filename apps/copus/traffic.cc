@@ -18,10 +18,7 @@ namespace {
 
 struct TrafficArgs : OptionGroup {
   JobArgs job{this, Required()};
-  Option<std::string> plan{this, "--plan", text("PLAN|FILE"),
-                           "tp=2,pp=4,..., a layout as it is printed (dp2.tp2.pp4.mb1) or a "
-                           "plan.json; dp defaults to GPUs / (tp cp pp)",
-                           Required()};
+  PlanOption plan{this};
   Option<double> skew{
       this, "--skew", number(0, kMaxSkew),
       "skew of the experts' gate: expert i gets tokens in proportion to (i+1)^-skew; 0: balanced",

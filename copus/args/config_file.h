@@ -2,9 +2,6 @@
 // wins.
 #pragma once
 
-#include <cstddef>
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +9,6 @@
 #include "copus/base/result.h"
 
 namespace copus {
-
-inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
 struct ConfigRules {
   // A file may serve two commands: the keys of the table of this name are the command's own, and
@@ -29,14 +24,7 @@ struct ConfigRules {
 Result<void> read_config(OptionGroup& args, const std::string& path, From from,
                          const ConfigRules& rules = {});
 
-// The values of a file's options, by name, as texts.
-Result<std::map<std::string, std::string>> read_option_texts(const std::string& toml,
-                                                             const std::string& where);
-
 // The options as such a file has them, each by its InFile.
 std::string to_toml(const OptionGroup& args);
-
-// A key outside tables whose value is a text; nothing where there is none, or no such file.
-std::optional<std::string> config_value(const std::string& path, const std::string& key);
 
 }  // namespace copus

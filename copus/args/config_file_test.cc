@@ -23,7 +23,7 @@ Result<void> read_text(FileArgs& args, const std::string& text, From from = From
   Result<void> read = read_config(args, folder.write("a.toml", text), from, rules);
   if (read) return read;
   // Without the folder, whose name differs from test to test.
-  return Error{read.error().message.substr(folder.path().size() + 1)};
+  return Error{read.error().message.substr(folder.path().size() + 1), read.error().field};
 }
 
 TEST(ConfigFile, KeysAreTheOptionsNames) {
@@ -111,12 +111,27 @@ TEST(ConfigFile, WhatIsWrittenReadsTheSame) {
   EXPECT_EQ(*again.data, *args.data);
 }
 
-TEST(ConfigFile, OneValueIsLookedUpWithoutTheOptions) {
-  const TestFolder folder;
-  const std::string path = folder.write("a.toml", "adapt = \"full\"\n");
-  EXPECT_EQ(config_value(path, "adapt"), "full");
-  EXPECT_EQ(config_value(path, "plan"), std::nullopt);
-  EXPECT_EQ(config_value(folder.path("nothing"), "adapt"), std::nullopt);
+TEST(ConfigFile, TheKeyIsToldBesideTheMessageOfAnError) {
+  FileArgs args;
+  for (const char* text : {"lr = 9\n", "lr = []\n", "[lr]\nn = 1\n"}) {
+    EXPECT_EQ(read_text(args, text).error().field, "lr") << text;
+  }
+  EXPECT_EQ(read_text(args, "nothing = 1\n").error().field, "nothing");
+  EXPECT_EQ(read_text(args, "global-batch = 1\nglobal_batch = 1\n").error().field, "global_batch");
+}
+
+TEST(ConfigFile, ARunsOwnFileMayHaveATimeWithoutAUnit) {
+  for (const char* text : {"for = \"300\"\n", "for = 300\n", "for = 300.0\n"}) {
+    FileArgs args;
+    ASSERT_TRUE(read_text(args, text, From::kRun)) << text;
+    EXPECT_EQ(*args.time, Seconds(300)) << text;
+    FileArgs others;
+    EXPECT_EQ(read_text(others, text, From::kConfig).error().message,
+              "a.toml: for: got 300 without a unit; want 300s, 300m, 300h or 300d");
+  }
+  FileArgs args;
+  EXPECT_EQ(read_text(args, "for = \"soon\"\n", From::kRun).error().message,
+            "a.toml: for: got soon; want a duration such as 90s, 10m, 1.5h or 2d");
 }
 
 }  // namespace

@@ -22,7 +22,8 @@
 
 namespace copus {
 
-// Who gave an option its value; of two the later one here wins.
+// Who gave an option its value; of two the later one here wins. kRun: the run's own config.toml,
+// which an earlier version of the program may have written.
 enum class From { kDefault, kRun, kConfig, kCommandLine };
 
 // What a file of options has to do with an option.
@@ -170,8 +171,13 @@ class Option : public AnyOption {
   }
   Result<void> read(const std::vector<std::string>& texts, From from,
                     const std::string& field) override {
-    COPUS_TRY(T value, values_.read(texts, field));
-    set(std::move(value), from);
+    Result<T> value = values_.read(texts, field);
+    if (!value && from == From::kRun && values_.read_earlier) {
+      Result<T> earlier = values_.read_earlier(texts, field);
+      if (earlier) value = std::move(earlier);
+    }
+    if (!value) return value.error();
+    set(std::move(value).value(), from);
     return {};
   }
   bool known() const override { return value_.has_value(); }

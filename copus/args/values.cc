@@ -57,7 +57,7 @@ Values<double> number(double low, double high) {
 }
 
 Values<Seconds> duration(Seconds longest, std::string_view longest_text) {
-  return single<Seconds>(
+  Values<Seconds> values = single<Seconds>(
       "TIME",
       [=, most = std::string(longest_text)](const std::string& text,
                                             const std::string& field) -> Result<Seconds> {
@@ -69,6 +69,14 @@ Values<Seconds> duration(Seconds longest, std::string_view longest_text) {
       },
       [](Seconds value) { return Json(duration_text(value)); },
       longest_text.empty() ? "3650d at most" : std::string(longest_text));
+  // Earlier versions took a number without a unit for seconds, and wrote it as it was typed.
+  values.read_earlier = [read = values.read](const std::vector<std::string>& texts,
+                                             const std::string& field) {
+    std::vector<std::string> in_seconds = texts;
+    for (std::string& text : in_seconds) text += 's';
+    return read(in_seconds, field);
+  };
+  return values;
 }
 
 Values<std::string> text(std::string placeholder) {

@@ -27,11 +27,15 @@ struct ValueForm {
 
 template <typename T>
 struct Values {
-  ValueForm form;
   // `texts`: as the user gave them, one where form.is_list is false. `field` names the option in
   // errors.
-  std::function<Result<T>(const std::vector<std::string>& texts, const std::string& field)> read;
+  using Read =
+      std::function<Result<T>(const std::vector<std::string>& texts, const std::string& field)>;
+
+  ValueForm form;
+  Read read;
   std::function<Json(const T& value)> write;
+  Read read_earlier;  // a form that earlier versions wrote into a run's own file; null: none
 };
 
 // A JSON value as a command line has it: one text, or one for each element.

@@ -69,9 +69,8 @@ Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& traine
   PolicyArgs& policy = args.policy;
   out.controller.policy.adapt = *args.adapt;
   COPUS_TRY_VOID(resolve_policy(policy, out.controller));
-  policy.decisions.batches.set_default(usual_batch_range(trainer.global_batch));
-  const BatchRange& batches = *policy.decisions.batches;
-  COPUS_TRY_VOID(check_batch_range(batches, trainer.global_batch));
+  COPUS_TRY(const BatchRange batches, resolve_batches(policy.decisions, trainer.global_batch));
+  policy.decisions.batches.set_default(batches);
   out.lowest_batch = batches.lowest;
   out.highest_batch = batches.highest;
   COPUS_TRY(out.spaces, resolve_spaces(policy.fix.value_or(""), trainer));

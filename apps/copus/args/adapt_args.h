@@ -16,7 +16,7 @@ struct AdaptArgs : OptionGroup {
       "off; batch: change the batch only; full: change batch, layout and micro-batch; track: keep "
       "the batch at the critical batch, at a fixed layout (a baseline of copus compare)",
       Adapt::kOff};
-  PolicyArgs policy{this, kAdapting};
+  PolicyArgs policy{this, kAdapting, kFromAQuarter};
   ClusterOption cluster{this, "the cluster that step times are predicted for: ",
                         Otherwise{"measured on CPUs, the catalog's on GPUs"}};
 };

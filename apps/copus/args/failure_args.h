@@ -25,7 +25,7 @@ struct FailureArgs : OptionGroup {
       or_bare(integer(1, kMostRanks), "1"),
       "continue without ranks that died or hung, down to N ranks (1 if N is left out), at the plan "
       "predicted to be fastest for the ranks left",
-      Otherwise{"all ranks are restarted"},
+      Otherwise{"off: --max-restarts restarts all ranks"},
       InFile::kGiven};
   Option<Seconds> grace{this,
                         "--grace",
@@ -40,11 +40,13 @@ struct FailureArgs : OptionGroup {
       BadStepOptions().action};
   Option<double> spike{
       this, "--spike", number(1, 1e6),
-      "a step is bad if its loss is this many robust deviations above the running median",
+      "a step is bad if its loss is more than X x 1.4826 median absolute deviations above the "
+      "median of the last 128 good steps",
       Otherwise{"never"}};
   Option<double> norm_spike{
       this, "--norm-spike", number(1, 1e6),
-      "a step is bad if its gradient norm is this many times the running median",
+      "a step is bad if its gradient norm is more than X times the median of the last 128 good "
+      "steps",
       Otherwise{"never"}};
   Option<std::int64_t> max_bad_steps{this,
                                      "--max-bad-steps",
@@ -55,7 +57,8 @@ struct FailureArgs : OptionGroup {
   Option<std::int64_t> max_rollbacks{this,
                                      "--max-rollbacks",
                                      integer(0, kManyTimes),
-                                     "most rollbacks in one run",
+                                     "most rollbacks between two starts of the run; one more ends "
+                                     "it",
                                      BadStepOptions().most_rollbacks,
                                      InFile::kGiven};
 };

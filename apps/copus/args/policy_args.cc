@@ -44,14 +44,12 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   return {};
 }
 
-BatchRange usual_batch_range(std::int64_t start) {
-  BatchRange range{start, start * 64};
-  for (int i = 0; i < 2 && range.lowest % 2 == 0; ++i) range.lowest /= 2;
-  return range;
-}
-
-Result<void> check_batch_range(const BatchRange& range, std::int64_t start) {
-  if (range.lowest <= start && start <= range.highest) return {};
+Result<BatchRange> resolve_batches(const DecisionArgs& args, std::int64_t start) {
+  constexpr std::int64_t kMostGrowth = 64;
+  BatchRange usual{start, start * kMostGrowth};
+  for (int i = 0; i < args.usual_batches.halvings && usual.lowest % 2 == 0; ++i) usual.lowest /= 2;
+  const BatchRange range = args.batches.value_or(usual);
+  if (range.lowest <= start && start <= range.highest) return range;
   return field_error("--batch-range", "got {}:{}; want one that holds --global-batch {}",
                      range.lowest, range.highest, start);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
+#include "apps/copus/args/shared_options.h"
 #include "copus/args/option.h"
 #include "copus/goodput/controller.h"
 
@@ -16,11 +18,22 @@ Values<BatchRange> batch_range();  // "LOW:HIGH"
 
 constexpr const char* kAdapting = "Adapting";
 
+// The range of batches of a command that is not given --batch-range.
+struct UsualBatches {
+  int halvings;      // of --global-batch, to the lowest batch; fewer if they give no whole number
+  const char* text;  // what --help says
+};
+inline constexpr UsualBatches kFromAQuarter{2, "a quarter to 64 times --global-batch"};
+inline constexpr UsualBatches kFromTheStart{0, "1 to 64 times --global-batch"};
+
 // Options for decisions. A run that makes none does not use them.
 struct DecisionArgs : OptionGroup {
   static constexpr std::int64_t kManySteps = 1'000'000;
 
-  using OptionGroup::OptionGroup;
+  DecisionArgs(OptionGroup* whole, std::string title, const UsualBatches& usual)
+      : OptionGroup(whole, std::move(title)), usual_batches(usual) {}
+
+  const UsualBatches usual_batches;
   Option<double> margin{this, "--margin", number(0, 10),
                         "smallest relative gain in Goodput for which the layout changes",
                         PolicyOptions().margin};
@@ -28,8 +41,8 @@ struct DecisionArgs : OptionGroup {
                               "the same for a change of batch or micro-batch only",
                               PolicyOptions().batch_margin};
   Option<double> caution{this, "--caution", number(0, 10),
-                         "a change of layout must gain even if the ratio of step times is this "
-                         "many standard deviations worse",
+                         "a change of layout must gain more than X standard deviations of the "
+                         "predicted ratio of its step time to the present one",
                          PolicyOptions().caution};
   Option<std::int64_t> decide_every{this, "--decide-every", integer(1, kManySteps),
                                     "steps between decisions", ControllerOptions().decide_every};
@@ -46,27 +59,28 @@ struct DecisionArgs : OptionGroup {
       ControllerOptions().probe};
   Option<BatchRange> batches{this, "--batch-range", batch_range(),
                              "the batches to choose from: LOW, 2 LOW, ... up to HIGH",
-                             Otherwise{"a quarter to 64 times --global-batch"}};
+                             Otherwise{usual_batches.text}};
 };
 
 struct PolicyArgs : OptionGroup {
-  using OptionGroup::OptionGroup;
+  PolicyArgs(OptionGroup* whole, const std::string& title, const UsualBatches& usual)
+      : OptionGroup(whole, title), decisions{this, title, usual} {}
+
   Option<GoodputKind> goodput{this, "--goodput", one_of(kGoodputKinds),
-                              "what is maximised: plain (samples/s x efficiency) or lr-aware (that "
-                              "x the root of the batch)",
+                              "what is maximised: plain is samples/s x efficiency; lr-aware is "
+                              "samples/s x efficiency x the square root of the batch",
                               PolicyOptions().kind};
   Option<double> calibration{this, "--calibration", number(1e-3, 1e6),
                              "critical batch / gradient noise scale", PolicyOptions().calibration};
-  DecisionArgs decisions{this, kAdapting};
-  Option<std::string> fix{this, "--fix", text("PLAN|FILE"),
-                          "parts of the plan that are fixed: zero=0,tp=1 or z0.tp1"};
+  DecisionArgs decisions;
+  FixOption fix{this};
 };
 
 // Leaves policy.adapt as it is, and policy.kind unless --goodput is given.
 Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out);
 
-// From two powers of two below the start to six above it.
-BatchRange usual_batch_range(std::int64_t start);
-Result<void> check_batch_range(const BatchRange& range, std::int64_t start);
+// The batches that a run may choose from if it begins with `start`. An error if the range that the
+// user gave does not hold `start`.
+Result<BatchRange> resolve_batches(const DecisionArgs& args, std::int64_t start);
 
 }  // namespace copus

@@ -1,10 +1,12 @@
 #include "apps/copus/args/resumed_run.h"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 
 #include "apps/copus/common.h"
 #include "copus/args/config_file.h"
-#include "copus/base/whole_file.h"
+#include "copus/events/event_log.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/manifest.h"
 
@@ -38,6 +40,20 @@ void stay_where_it_is(TrainArgs& args, int ranks) {
   }
 }
 
+// Earlier versions wrote a plan as "tp=2,pp=4" with all its parts.
+void write_as_printed(Option<std::string>& plan) {
+  if (!plan.known()) return;
+  if (const auto parsed = parse_plan_text(*plan, "--plan")) {
+    plan.write_as(short_name(parsed->plan));
+  }
+}
+
+// What config.toml has of the option; empty: nothing.
+std::string text_in_file(const AnyOption& option) {
+  const std::optional<Json> value = option.written();
+  return value ? fmt::format("{}", fmt::join(spelled(*value), ",")) : "";
+}
+
 }  // namespace
 
 Result<void> read_resumed_config(TrainArgs& args,
@@ -58,9 +74,13 @@ Result<void> read_resumed_config(TrainArgs& args,
   COPUS_TRY_VOID(read_config(args, path, From::kRun, rules));
   const bool ends_adapting =
       args.adapt.adapt.from() == From::kCommandLine && *args.adapt.adapt == Adapt::kOff;
-  if (ends_adapting && config_value(path, "adapt").value_or("off") != "off") {
-    COPUS_TRY(const int ranks, wanted_ranks(args, environment));
-    stay_where_it_is(args, ranks);
+  if (ends_adapting) {
+    TrainArgs before;
+    COPUS_TRY_VOID(read_config(before, path, From::kRun));
+    if (*before.adapt.adapt != Adapt::kOff) {
+      COPUS_TRY(const int ranks, wanted_ranks(args, environment));
+      stay_where_it_is(args, ranks);
+    }
   }
   if (!ranks_given || args.plan.from() == From::kCommandLine || !args.plan.known()) return {};
   COPUS_TRY(const int ranks, wanted_ranks(args, environment));
@@ -69,22 +89,17 @@ Result<void> read_resumed_config(TrainArgs& args,
   return {};
 }
 
-std::vector<OptionChange> changed_options(const std::string& run_dir, const std::string& config) {
-  const std::string path = config_path(run_dir);
-  const auto text = read_whole_file(path, "TOML", kMaxConfigBytes);
-  // What read_resumed_config() could not read is refused there; an import has no file.
-  if (!text) return {};
-  const auto before = read_option_texts(*text, path);
-  const auto after = read_option_texts(config, path);
-  if (!before || !after) return {};
+std::vector<OptionChange> changed_options(const std::string& run_dir, const TrainArgs& args) {
+  TrainArgs before;
+  // read_resumed_config() refuses a file that cannot be read; an imported model has none.
+  if (!read_config(before, config_path(run_dir), From::kRun)) return {};
+  write_as_printed(before.plan);
   std::vector<OptionChange> changes;
-  for (const auto& [name, value] : *before) {
-    const auto now = after->find(name);
-    const std::string is = now == after->end() ? "" : now->second;
-    if (is != value) changes.push_back({name, value, is});
-  }
-  for (const auto& [name, value] : *after) {
-    if (!before->contains(name)) changes.push_back({name, "", value});
+  for (const AnyOption* option : args.options()) {
+    const AnyOption& old = *before.find(option->name());
+    const std::string from = old.given() ? text_in_file(old) : "";
+    const std::string to = text_in_file(*option);
+    if (from != to) changes.push_back({option->name(), from, to});
   }
   return changes;
 }
@@ -95,10 +110,10 @@ std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
   return newest->model;
 }
 
-Result<void> check_new(const std::string& run_dir) {
+Result<void> check_no_checkpoints(const std::string& run_dir) {
   // Not checked here: events of an earlier run, which RunDirectory refuses.
   std::error_code failed;
-  if (std::filesystem::file_size(run_dir + "/events.jsonl", failed) > 0 && !failed) return {};
+  if (std::filesystem::file_size(events_path(run_dir), failed) > 0 && !failed) return {};
   const auto found = list_checkpoints(run_dir);
   if (!found || found->empty()) return {};
   return field_error("--run-dir",

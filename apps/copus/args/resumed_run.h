@@ -14,13 +14,14 @@ namespace copus {
 // for another number of ranks is not read.
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment);
-// The options that RUN/config.toml has otherwise than `config`, the text of the new one.
-std::vector<OptionChange> changed_options(const std::string& run_dir, const std::string& config);
+// The options that RUN/config.toml has otherwise than the file that `args` would give. REQUIRES:
+// resolve_run() has resolved `args`.
+std::vector<OptionChange> changed_options(const std::string& run_dir, const TrainArgs& args);
 // The model of the newest readable checkpoint; nothing if there is none.
 std::optional<ModelSpec> resumed_model(const std::string& run_dir);
 
 // A new run must not find checkpoints: it would delete them in time, or a resume would take them
 // for its own.
-Result<void> check_new(const std::string& run_dir);
+Result<void> check_no_checkpoints(const std::string& run_dir);
 
 }  // namespace copus

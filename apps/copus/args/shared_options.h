@@ -28,6 +28,49 @@ struct ClusterOption : Option<std::string> {
                std::move(otherwise)) {}
 };
 
+struct PlanOption : Option<std::string> {
+  // `form`: what the command takes; `more`: what else it takes, and what it does with parts of the
+  // plan that are left out.
+  PlanOption(OptionGroup* group, std::string form, const std::string& more,
+             Default<std::string> otherwise)
+      : Option(group, "--plan", text(std::move(form)),
+               "a plan: tp=2,pp=4,..., a layout as it is printed (dp1.tp2.pp4.mb1), or a "
+               "plan.json; " +
+                   more,
+               std::move(otherwise)) {}
+  // For a command that has a cluster.
+  explicit PlanOption(OptionGroup* group)
+      : PlanOption(group, "PLAN|FILE",
+                   "if parts are left out, dp is GPUs / (tp x cp x pp), and others have their "
+                   "defaults",
+                   Required()) {}
+};
+
+struct FixOption : Option<std::string> {
+  explicit FixOption(OptionGroup* group)
+      : Option(group, "--fix", text("PLAN|FILE"),
+               "pins parts of the plan: zero=0,cp=1 or z0.cp1 pins what it names and leaves the "
+               "rest free; a layout as it is printed (with dp, tp, pp and mb) pins every part: if "
+               "it has no sp, sp is off") {}
+};
+
+struct FrameworkOption : Option<std::string> {
+  // `what_for`: what is predicted, if the command does not predict the job; ends with a colon.
+  FrameworkOption(OptionGroup* group, const std::string& what_for, Default<std::string> otherwise)
+      : Option(group, "--framework", text("NAME"),
+               what_for +
+                   "the training framework, whose profile sets the assumptions: megatron, "
+                   "torchtitan, ...",
+               std::move(otherwise)) {}
+};
+
+struct AssumeOption : Option<std::string> {
+  explicit AssumeOption(OptionGroup* group)
+      : Option(group, "--assume", text("NAME=VALUE,..."),
+               "assumptions about the engine; they override the framework's profile (see "
+               "docs/cost-model.md)") {}
+};
+
 struct GlobalBatchOption : Option<std::int64_t> {
   GlobalBatchOption(OptionGroup* group, std::int64_t most, std::int64_t otherwise,
                     const char* help = "sequences per step, over all replicas")

@@ -7,7 +7,6 @@
 #include "copus/args/config_file.h"
 #include "copus/base/text.h"
 #include "copus/base/utc_stamp.h"
-#include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/train/health/watchdog.h"
 
@@ -27,15 +26,8 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
   if (choice == PlanChoice::kGiven) {
     COPUS_TRY(partial, load_partial_plan(*args.plan, "--plan"));
   }
+  COPUS_TRY_VOID(fill_in_dp(partial, ranks, "--plan", fmt::format("the {} ranks", ranks)));
   ParallelPlan& plan = partial.plan;
-  if (!partial.has(PlanField::kDp)) {
-    const std::int64_t others = plan.tp * plan.cp * plan.pp;
-    if (others < 1 || others > ranks || ranks % others != 0) {
-      return field_error("--plan", "got tp*cp*pp = {} ({}*{}*{}); want a divisor of the {} ranks",
-                         others, plan.tp, plan.cp, plan.pp, ranks);
-    }
-    plan.dp = ranks / others;
-  }
   if (!partial.has(PlanField::kMicroBatch) && plan.dp > 0 && global_batch % plan.dp == 0) {
     // The largest up to 8 that divides a replica's share; a pipeline wants several.
     const std::int64_t share = global_batch / plan.dp / (plan.pp > 1 ? plan.pp : 1);
@@ -104,7 +96,7 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
   if (!environment) return static_cast<int>(std::max<std::int64_t>(1, asked));
   if (asked != 0 && asked != environment->world_size) {
     return field_error("--ranks", "got {}; {} started {} (leave --ranks out)", asked,
-                       environment->launcher, environment->world_size);
+                       to_string(environment->launcher), environment->world_size);
   }
   return environment->world_size;
 }
@@ -136,7 +128,8 @@ Result<void> resolve_trainer(TrainArgs& args, int ranks, int local_ranks, Traine
   COPUS_TRY(t.plan, resolve_plan(args, t.model, ranks, local_ranks, t.seq_len, t.global_batch));
   t.seed = static_cast<std::uint64_t>(*args.seed);
   MachineArgs& machine = args.machine;
-  machine.precision.set_default(*machine.device == "cuda" ? Compute::kBf16 : Compute::kFp32);
+  machine.precision.set_default(*machine.device == DeviceKind::kCuda ? Compute::kBf16
+                                                                     : Compute::kFp32);
   t.compute = *machine.precision;
   t.bucket_elements = *machine.bucket_mib * 1024 * 1024 / 4;
   t.ranks_per_node = local_ranks;
@@ -144,13 +137,6 @@ Result<void> resolve_trainer(TrainArgs& args, int ranks, int local_ranks, Traine
   t.base_batch = *args.optimizer.base_batch;
   t.noise_every = args.evaluation.noise_every.value_or(0);
   return check_trainable(t);
-}
-
-// As load_model() sees it: other names are the catalog's.
-bool is_model_path(const std::string& model) {
-  std::error_code failed;
-  return model.find('/') != std::string::npos || model.ends_with(".json") ||
-         (!catalog_model_text(model) && std::filesystem::exists(model, failed));
 }
 
 // What the run was given and the defaults that decide what it computes, as a file that --config

@@ -28,7 +28,8 @@ struct LimitArgs : OptionGroup {
       "stop at this loss (held-out loss with --eval-every); exit code 1 if it is not reached"};
   Option<Seconds> for_time{
       this, "--for", duration(),
-      "stop after 90s, 10m or 2h; the first step that begins later is the last"};
+      "stop after this time, as 90s, 10m or 2h, since the first step of this start of the run; "
+      "the step that begins next is the last"};
 };
 
 struct OptimizerArgs : OptionGroup {
@@ -68,7 +69,8 @@ struct OptimizerArgs : OptionGroup {
 
 struct MachineArgs : OptionGroup {
   using OptionGroup::OptionGroup;
-  Option<std::string> device{this, "--device", word({"cpu", "cuda"}), "where ranks compute", "cpu"};
+  Option<DeviceKind> device{this, "--device", one_of(kDeviceKinds), "where ranks compute",
+                            DeviceKind::kCpu};
   PrecisionOption<Compute> precision{this, kComputes, Otherwise{"fp32, on cuda bf16"},
                                      "; master weights are FP32"};
   Option<std::int64_t> bucket_mib{this, "--bucket-mib", integer(1, 1 << 14),
@@ -79,7 +81,11 @@ struct MachineArgs : OptionGroup {
       "longest wait for another rank; four times as long for a rank that saves or loads",
       Seconds(300)};
   Option<std::int64_t> port{
-      this,         "--port", integer(1, 65535), "where local ranks meet", Otherwise{"a free port"},
+      this,
+      "--port",
+      integer(1, 65535),
+      "local ranks meet on this TCP port, which every network interface has",
+      Otherwise{"they meet on a socket that only this user's processes on this machine can reach"},
       InFile::kRead};
 };
 
@@ -91,9 +97,10 @@ struct EvaluationArgs : OptionGroup {
                              "steps between evaluations on held-out data", Otherwise{"never"}};
   Option<std::int64_t> samples{this, "--eval-samples", integer(1, kMany),
                                "held-out sequences per evaluation", RunOptions().eval_samples};
-  Option<std::int64_t> noise_every{this, "--noise-every", integer(1, kMany),
-                                   "steps between measurements of the gradient noise scale",
-                                   Otherwise{"as often as costs less than 1% of the time"}};
+  Option<std::int64_t> noise_every{
+      this, "--noise-every", integer(1, kMany),
+      "steps between measurements of the gradient noise scale",
+      Otherwise{"1 to 8, the fewest at which they take less than 1% of the time"}};
 };
 
 struct TrainArgs : OptionGroup {
@@ -106,10 +113,12 @@ struct TrainArgs : OptionGroup {
                                         RunOptions().data};
   Option<std::int64_t> ranks{this, "--ranks", integer(1, FailureArgs::kMostRanks),
                              "local processes to start", Otherwise{"1, or the launcher's"}};
-  Option<std::string> plan{this, "--plan", text("PLAN|FILE|best"),
-                           "tp=2,pp=2,..., a layout as it is printed (dp1.tp2.pp2.mb1), a "
-                           "plan.json, or best: the plan predicted to be fastest",
-                           Otherwise{"dp over all ranks"}};
+  PlanOption plan{this, "PLAN|FILE|best",
+                  "best: the plan predicted to be fastest; if parts are left out, dp is ranks / "
+                  "(tp x pp), micro_batch is the largest of 8, 4, 2 and 1 that divides a replica's "
+                  "share of the batch and is at most that share / pp, and others have their "
+                  "defaults",
+                  Otherwise{"dp over all ranks"}};
   GlobalBatchOption global_batch{this, kMostTrainBatch, 32};
   SeqLenOption seq_len{this, 1 << 20, kMostUsualTrainSeqLen};
   Option<std::int64_t> seed{this, "--seed", integer(0, kMany),

@@ -2,8 +2,8 @@
 
 #include "apps/copus/args/resumed_run.h"
 #include "copus/args/config_file.h"
-#include "copus/train/options/going_on.h"
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/open_data.h"
+#include "copus/train/options/resume_rules.h"
 
 namespace copus {
 
@@ -17,23 +17,24 @@ Result<TrainRequest> request_training(TrainArgs& args) {
   const int local_ranks = environment ? environment->local_world_size : request.ranks;
   COPUS_TRY(request.run, resolve_run(args, request.ranks, local_ranks));
   if (request.run.checkpoint.resume) {
-    request.run.changed = changed_options(request.run.run_dir, request.run.config);
+    request.run.changed = changed_options(request.run.run_dir, args);
   } else {
-    COPUS_TRY_VOID(check_new(request.run.run_dir));
+    COPUS_TRY_VOID(check_no_checkpoints(request.run.run_dir));
   }
   COPUS_TRY(request.restarts, resolve_restarts(args.failures, request.ranks));
-  if (environment && request.restarts.max_restarts > 0 && environment->launcher != "copus") {
+  if (environment && request.restarts.max_restarts > 0 &&
+      environment->launcher != Launcher::kCopus) {
     return field_error("--max-restarts",
                        "got {} under {}; want none: who starts ranks starts "
                        "them again, with --resume",
-                       request.restarts.max_restarts, environment->launcher);
+                       request.restarts.max_restarts, to_string(environment->launcher));
   }
   // Ranks that were started look for themselves, after they have met: whose data is missing must
   // not leave the others waiting.
   if (environment) return request;
   COPUS_TRY(const Dataset data, open_data(request.run));
   if (request.run.checkpoint.resume) {
-    COPUS_TRY_VOID(check_going_on(request.run, data, request.ranks));
+    COPUS_TRY_VOID(check_resume(request.run, data, request.ranks));
   }
   return request;
 }

@@ -9,6 +9,7 @@
 #include "copus/spec/cluster_spec.h"
 #include "copus/spec/model_spec.h"
 #include "copus/spec/parallel_plan.h"
+#include "copus/spec/run_modes.h"
 
 namespace copus {
 

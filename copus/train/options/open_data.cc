@@ -1,4 +1,4 @@
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/open_data.h"
 
 #include <algorithm>
 #include <vector>

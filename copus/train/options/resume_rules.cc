@@ -1,4 +1,4 @@
-#include "copus/train/options/going_on.h"
+#include "copus/train/options/resume_rules.h"
 
 #include <fmt/ranges.h>
 
@@ -7,7 +7,7 @@
 #include "copus/base/checksum.h"
 #include "copus/train/checkpoint/folder.h"
 #include "copus/train/checkpoint/same_model.h"
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/open_data.h"
 
 namespace copus {
 namespace {
@@ -86,7 +86,7 @@ Result<RunOptions> options_to_go_on(const RunOptions& options, const Dataset& da
   return here;
 }
 
-Result<void> check_going_on(const RunOptions& options, const Dataset& data, int ranks) {
+Result<void> check_resume(const RunOptions& options, const Dataset& data, int ranks) {
   const auto found = list_checkpoints(options.run_dir);
   if (!found) return {};  // the ranks say what is wrong with it
   for (auto checkpoint = found->rbegin(); checkpoint != found->rend(); ++checkpoint) {

@@ -1,5 +1,5 @@
-// Going on from a checkpoint: what the options must have in common with it, and where the run goes
-// on.
+// What a run that goes on from a checkpoint must have in common with it, and at which layout and
+// batch it goes on.
 #pragma once
 
 #include "copus/train/checkpoint/reader.h"
@@ -17,6 +17,6 @@ Result<RunOptions> options_to_go_on(const RunOptions& options, const Dataset& da
 
 // The same error before ranks are started, each of which would say it: the newest checkpoint that
 // can be opened is the one that they will take, unless it turns out to be damaged.
-Result<void> check_going_on(const RunOptions& options, const Dataset& data, int ranks);
+Result<void> check_resume(const RunOptions& options, const Dataset& data, int ranks);
 
 }  // namespace copus
