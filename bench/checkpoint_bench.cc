@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "copus/base/median.h"
 #include "copus/base/remove_tree.h"
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
@@ -32,11 +33,6 @@ namespace copus {
 namespace {
 
 constexpr int kRanks = 2, kRepeats = 3;
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
 
 template <typename T>
 T must(Result<T> result) {
@@ -95,7 +91,7 @@ Saved save_at(const char* layout, const std::string& run_dir) {
       saver.save(*trainer, manifest_of(*trainer, static_cast<std::int64_t>(i), 0, Json::object()));
       must(trainer->step(data, 0));
       held_up[i].add(saver.held_up().v);
-      const SaveOutcome outcome = *saver.saver().wait();
+      const SaveOutcome outcome = *saver.wait();
       if (!outcome.error.empty()) throw std::runtime_error(outcome.error);
       write[i].add(outcome.write.v);
       if (rank == 0) saved.bytes = outcome.bytes;

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <vector>
 
+#include "copus/base/median.h"
 #include "copus/base/text.h"
 #include "copus/spec/hf_config.h"
 #include "copus/train/comm/rank_threads.h"
@@ -24,11 +25,6 @@ namespace {
 constexpr std::int64_t kSeqLen = 256;
 constexpr double kSecondsPerRow = 6;
 constexpr int kFewestPairs = 10, kMostPairs = 400;
-
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
-}
 
 // Of one clock.
 struct Measured {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "copus/base/median.h"
 #include "copus/train/model/ops.h"
 
 namespace copus {
@@ -18,11 +19,6 @@ namespace {
 
 using Int = std::int64_t;
 constexpr int kRepetitions = 15;
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 double milliseconds(const TensorFunction& f, const std::vector<Tensor>& inputs) {
   for (const Tensor& input : inputs) input.mutable_grad().reset();

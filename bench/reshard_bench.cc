@@ -31,6 +31,7 @@
 
 #include "bench/state_file.h"
 #include "copus/base/json.h"
+#include "copus/base/median.h"
 #include "copus/base/remove_tree.h"
 #include "copus/base/text.h"
 #include "copus/train/device/host_memory.h"
@@ -48,11 +49,6 @@ constexpr unsigned kGenerationLimitS = 180;
 // Seconds on a clock that all processes share.
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
 }
 
 template <typename T>
@@ -270,7 +266,8 @@ Json move_and_save(GroupCache& groups, const RankTask& task) {
   const TrainerOptions from = options_at(task.from), to = options_at(task.to);
   const auto reserve = [&](const TrainerOptions& options) {
     if (task.memory != "reserved") return;
-    reserve_memory(largest_host_bytes(options), static_cast<int>(to.plan.gpus()));
+    reserve_memory(static_cast<std::int64_t>(largest_host_memory(options).v),
+                   static_cast<int>(to.plan.gpus()));
   };
   if (task.memory == "reserved") keep_freed_memory();
   reserve(from);

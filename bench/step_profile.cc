@@ -105,7 +105,7 @@ int run(const std::string& name, std::int64_t seq_len, std::int64_t rows, std::s
   if (!keep) trace = fmt::format("/tmp/step_profile.{}.json", ::getpid());
   double step_s = 0;
   run_ranks(1, [&](int, GroupCache& groups) {
-    const Result<RankDevice> device = choose_device("cuda", 0, 1);
+    const Result<RankDevice> device = choose_device(DeviceKind::kCuda, 0, 1);
     const Result<Dataset> data =
         Dataset::open({"builtin"}, {.seq_len = seq_len, .vocab = model->vocab});
     const Result<std::unique_ptr<Trainer>> trainer = Trainer::create(groups, options);

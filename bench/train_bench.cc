@@ -11,10 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "copus/base/median.h"
 #include "copus/base/text.h"
 #include "copus/cost/step.h"
 #include "copus/spec/hf_config.h"
 #include "copus/train/comm/rank_threads.h"
+#include "copus/train/device/matmul_rate.h"
 #include "copus/train/engine/trainer.h"
 
 namespace copus {
@@ -33,11 +35,6 @@ double best_s(int repeats, const std::function<void()>& f) {
   return best;
 }
 
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
-}
-
 // One thread's rates, and the cost of a message between two ranks.
 ClusterSpec measure_machine(int ranks) {
   at::set_num_threads(1);
@@ -50,9 +47,8 @@ ClusterSpec measure_machine(int ranks) {
   core.gpus_per_node = ranks;
   core.memory = gib(8);
 
-  const Tensor a = at::ones({512, 512}), b = at::ones({512, 512});
-  Tensor c = at::empty({512, 512});
-  core.peak_fp32 = FlopsPerSec(2.0 * 512 * 512 * 512 / best_s(20, [&] { at::mm_out(c, a, b); }));
+  core.peak_fp32 =
+      matmul_rate(512, [](const auto& product) { return Seconds(best_s(20, product)); });
   core.efficiency.matmul = 1;
   const Tensor large = at::ones({1 << 24});
   Tensor sum = at::empty({1 << 24});

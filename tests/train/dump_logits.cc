@@ -23,7 +23,8 @@ Result<void> dump(const std::string& checkpoint, const std::string& device,
   options.seq_len = seq_len;
   options.global_batch = 1;  // nothing is trained
   options.compute = precision == "bf16" ? Compute::kBf16 : Compute::kFp32;
-  COPUS_TRY(options.device, choose_device(device, 0, 1));
+  COPUS_TRY(options.device,
+            choose_device(device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu, 0, 1));
   Rendezvous rendezvous;
   rendezvous.store = local_store();
   GroupCache groups(rendezvous);

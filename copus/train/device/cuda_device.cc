@@ -1,4 +1,5 @@
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Logging.h>
 
 #include <cstdlib>
@@ -10,6 +11,10 @@ namespace copus {
 int gpu_count() { return at::cuda::device_count(); }
 std::string gpu_name(int index) {
   return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name;
+}
+
+void give_back_memory(RankDevice device) {
+  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 void quiet_library() {

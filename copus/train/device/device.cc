@@ -9,6 +9,7 @@
 
 #include "copus/base/seconds_since.h"
 #include "copus/spec/catalog.h"
+#include "copus/train/device/matmul_rate.h"
 
 namespace copus {
 namespace {
@@ -17,29 +18,27 @@ int cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurr
 
 // The best of a few products, on one thread: large enough for caches to matter, short enough to
 // start by.
-FlopsPerSec measured_matmul_rate() {
-  constexpr std::int64_t n = 384;
-  const Tensor a = at::ones({n, n}), b = at::ones({n, n});
-  Tensor c = at::empty({n, n});
-  Seconds best(1e9);
-  for (int i = 0; i < 8; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    at::mm_out(c, a, b);
-    best = min(best, seconds_since(begin));
-  }
-  return Flops(2.0 * n * n * n) / best;
+FlopsPerSec best_matmul_rate() {
+  return matmul_rate(384, [](const auto& product) {
+    Seconds best(1e9);
+    for (int i = 0; i < 8; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      product();
+      best = min(best, seconds_since(begin));
+    }
+    return best;
+  });
 }
 
 }  // namespace
 
-Result<RankDevice> choose_device(const std::string& kind, int local_rank, int local_world_size) {
-  if (kind == "cpu") {
+Result<RankDevice> choose_device(DeviceKind kind, int local_rank, int local_world_size) {
+  if (kind == DeviceKind::kCpu) {
     if (std::getenv("OMP_NUM_THREADS") == nullptr) {
       at::set_num_threads(std::max(1, cores() / local_world_size));
     }
     return RankDevice{};
   }
-  if (kind != "cuda") return field_error("--device", "got {}; want cpu or cuda", kind);
   const int count = gpu_count();
   if (count == 0) {
     return field_error("--device", "got cuda; want cpu (no GPU here, or a libtorch without CUDA)");
@@ -59,7 +58,7 @@ std::optional<FlopsPerSec> node_peak(RankDevice device, Precision precision, int
   if (device.is_cpu()) {
     const int threads = at::get_num_threads();
     at::set_num_threads(1);
-    const FlopsPerSec rate = measured_matmul_rate();
+    const FlopsPerSec rate = best_matmul_rate();
     at::set_num_threads(threads);
     return rate * std::min(cores(), threads * local_world_size);
   }

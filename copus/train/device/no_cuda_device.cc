@@ -5,6 +5,7 @@ namespace copus {
 
 int gpu_count() { return 0; }
 std::string gpu_name(int) { return {}; }
+void give_back_memory(RankDevice) {}
 void quiet_library() {}
 
 }  // namespace copus

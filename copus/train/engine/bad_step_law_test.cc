@@ -45,5 +45,35 @@ INSTANTIATE_TEST_SUITE_P(Layouts, BadStepLaw,
                          ::testing::Values("micro_batch=4", "dp=2,zero=1,micro_batch=4",
                                            "tp=2,micro_batch=4", "pp=2,micro_batch=4"));
 
+// A weight that is not finite makes every loss and gradient so, on other ranks too: it alone is the
+// cause.
+TEST(NotFinite, TheMostBasicCauseIsNamedThenTheLowestRank) {
+  const TrainerOptions options = options_for("llama", plan_of("dp=2,micro_batch=4"));
+  const Dataset data = open_builtin();
+  run_ranks(2, [&](int rank, GroupCache& groups) {
+    auto trainer = Trainer::create(groups, options);
+    ASSERT_TRUE(trainer);
+    const auto spoil = [&] {
+      const at::NoGradGuard no_grad;
+      const Bucket& bucket = (*trainer)->parameters()[0]->buckets()[0];
+      bucket.values.narrow(0, bucket.tensors[0].offset, 1).fill_(NAN);
+      return bucket.tensors[0].spec.name;
+    };
+    const std::string name = rank == 1 ? spoil() : "";
+    const Result<StepResult> one = (*trainer)->step(data, 0);
+    ASSERT_TRUE(one) << one.error().message;
+    EXPECT_TRUE(one->not_finite.ends_with(" is not finite on rank 1")) << one->not_finite;
+    EXPECT_TRUE(one->not_finite.starts_with("weight ")) << one->not_finite;
+    if (rank == 1) {
+      EXPECT_EQ(one->not_finite, fmt::format("weight {} is not finite on rank 1", name));
+    }
+    if (rank == 0) spoil();
+    const Result<StepResult> both = (*trainer)->step(data, 0);
+    ASSERT_TRUE(both) << both.error().message;
+    EXPECT_TRUE(both->not_finite.starts_with("weight ")) << both->not_finite;
+    EXPECT_TRUE(both->not_finite.ends_with(" is not finite on rank 0")) << both->not_finite;
+  });
+}
+
 }  // namespace
 }  // namespace copus

@@ -8,7 +8,7 @@
 
 namespace copus {
 
-std::int64_t largest_host_bytes(const LayoutOptions& options) {
+Bytes largest_host_memory(const LayoutOptions& options) {
   const ParallelPlan& plan = options.plan;
   const bool bf16 = options.compute == Compute::kBf16;
   const std::int64_t gradient_bytes = options.device.is_cpu() ? sizeof(float) : 0;
@@ -25,7 +25,7 @@ std::int64_t largest_host_bytes(const LayoutOptions& options) {
     }
     largest = std::max(largest, bytes);
   }
-  return largest;
+  return Bytes(real(largest));
 }
 
 Result<std::unique_ptr<Layout>> Layout::create(GroupCache& groups, const LayoutOptions& options,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "copus/base/units.h"
 #include "copus/spec/schedule.h"
 #include "copus/train/engine/buckets.h"
 #include "copus/train/engine/pipeline.h"
@@ -19,9 +20,9 @@ inline at::ScalarType compute_dtype(const LayoutOptions& options) {
   return options.compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat;
 }
 
-// Bytes of host memory for weights, optimizer state and gradients, on the rank that has most of
-// them. A move takes all but the gradients before it frees what it leaves.
-std::int64_t largest_host_bytes(const LayoutOptions& options);
+// Host memory for weights, optimizer state and gradients, on the rank that has most of them. A move
+// takes all but the gradients before it frees what it leaves.
+Bytes largest_host_memory(const LayoutOptions& options);
 
 class Layout {
  public:

@@ -68,6 +68,7 @@ void Pipeline::backward(const Action& action, double loss_weight, Inbox& inbox) 
 
 void Pipeline::load_kernels(std::int64_t seq_len) {
   if (tap_ != nullptr) tap_->open = false;
+  const at::AutoGradMode with_gradients(true);  // whoever restores a state has turned them off
   for (const LocalChunk& local : chunks_) {
     const ChunkSpec& spec = local.model->spec();
     local.parameters->zero_gradients(false);

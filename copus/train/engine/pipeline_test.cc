@@ -7,6 +7,8 @@
 #include <map>
 #include <tuple>
 
+#include "copus/train/engine/test_training.h"
+
 namespace copus {
 namespace {
 
@@ -74,6 +76,17 @@ TEST(PendingSends, TheCheckSeesABoundThatIsTooSmall) {
   const Result<Schedule> schedule = make_schedule(ScheduleKind::kInterleaved, 4, 2, 16);
   ASSERT_TRUE(schedule.has_value());
   EXPECT_FALSE(completes(*schedule, 0));
+}
+
+TEST(LoadKernels, RunsWhereARestoreHasTurnedGradientsOff) {
+  run_ranks(1, [](int, GroupCache& groups) {
+    const TrainerOptions options = options_for("llama", {});
+    const auto layout = Layout::create(groups, options, ParameterStart::kInitial);
+    ASSERT_TRUE(layout.has_value()) << layout.error().message;
+    const at::NoGradGuard no_grad;
+    (*layout)->pipeline->load_kernels(kSeqLen);
+    EXPECT_FALSE(at::GradMode::is_enabled());
+  });
 }
 
 }  // namespace

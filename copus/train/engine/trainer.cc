@@ -1,6 +1,7 @@
 #include "copus/train/engine/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -36,6 +37,7 @@ std::unique_ptr<Trainer> Trainer::with(const TrainerOptions& options,
 
 void Trainer::adopt(const TrainerOptions& options, std::unique_ptr<Layout> layout) {
   layout_.reset();
+  give_back_memory(options.device);
   layout->settle(options);
   layout_ = std::move(layout);
   options_ = options;
@@ -109,95 +111,48 @@ Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, st
   return batches;
 }
 
+// One step's micro-batches, and what is measured of their gradients for the noise scale.
+struct Trainer::StepWork {
+  std::int64_t micro_batches = 1;  // of each replica
+  double weight = 1;               // of a micro-batch's loss in the mean
+  std::int64_t prefix = 0;         // the first micro-batches, whose norm is taken; 0: no norms are
+  bool replica_norm = false;       // the norm of a replica's own gradient is taken
+  std::int64_t watched = 0;        // micro-batches whose samples' gradients of the scales are taken
+};
+
+Trainer::StepWork Trainer::plan_step() const {
+  StepWork work;
+  const std::int64_t dp = options_.plan.dp;
+  work.micro_batches = options_.plan.micro_batches(options_.global_batch);
+  work.weight = 1.0 / static_cast<double>(work.micro_batches * dp);
+  const bool measures = updates_ % noise_interval(options_, updates_) == 0;
+  work.prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
+  work.replica_norm = work.prefix > 0 && dp > 1;
+  // A few samples of each replica are enough, and cost next to nothing.
+  const std::int64_t few = options_.device.is_cuda() ? 8 : 4;
+  if (work.prefix > 0 && !options_.plan.sp) {
+    work.watched =
+        std::clamp<std::int64_t>(few / options_.plan.micro_batch, 1, work.micro_batches);
+  }
+  return work;
+}
+
 Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, bool stop) {
   const auto begin = Clock::now();
   StepResult result;
   take_waits(result);  // those of an evaluation in between are no part of this step
   result = {};
-  const std::int64_t micro_batches = options_.plan.micro_batches(options_.global_batch);
+  const StepWork work = plan_step();
   std::uint64_t hash = 0;
-  COPUS_TRY(
-      const std::vector<MicroBatch> batches,
-      load(data, Part::kTraining, consumed, micro_batches, options_.plan.micro_batch, 0, &hash));
-  const std::int64_t dp = options_.plan.dp;
-  const bool measures = updates_ % noise_interval(options_, updates_) == 0;
-  const std::int64_t prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
-  const bool replica_norm = prefix > 0 && dp > 1;
-  for (auto& own : parameters()) own->zero_gradients(replica_norm);
-  ScaleTap& tap = layout_->tap;
-  // A few samples of each replica are enough, and cost next to nothing.
-  const std::int64_t few = options_.device.is_cuda() ? 8 : 4;
-  const std::int64_t watched =
-      prefix > 0 && !options_.plan.sp
-          ? std::clamp<std::int64_t>(few / options_.plan.micro_batch, 1, micro_batches)
-          : 0;
-  tap.micro_batches = mesh().at.tp == 0 ? watched : 0;
-  tap.squares =
-      at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
-  const double weight = 1.0 / static_cast<double>(micro_batches * dp);
-  const Tensor losses = layout_->pipeline->train(layout_->schedule, batches, weight,
-                                                 prefix < micro_batches ? prefix : 0);
-  for (auto& own : parameters()) own->finish_reduction();
-
-  // All sums over ranks in one message. Each part of the gradient is counted once: replicas hold
-  // the same, unless optimizer state is sharded.
-  enum Sum : std::int64_t {
-    kLoss,
-    kNorm,
-    kStop,
-    kFirst,
-    kPrefix,
-    kReplica,
-    kSampleScales,
-    kScales,
-    kHashLow,
-    kHashHigh,
-    kSums
-  };
-  const Tensor sums = at::zeros(
-      {kSums}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
-  if (mesh().last_stage() && mesh().at.tp == 0) sums[kLoss].copy_(losses.sum() * weight);
-  for (const auto& own : parameters()) {
-    if (options_.plan.zero >= 1 || mesh().at.dp == 0) {
-      sums[kNorm].add_(own->squared_norm());
-      if (watched > 0) sums[kScales].add_(own->scales_squared_norm());
-    }
-    if (replica_norm) sums[kReplica].add_(own->take_replica_norm());
-    if (prefix > 0 && prefix < micro_batches) sums[kPrefix].add_(own->take_prefix_norm());
-  }
-  if (prefix == micro_batches) sums[kPrefix].copy_(sums[kReplica]);
-  if (mesh().at.dp == 0) sums[kFirst].copy_(sums[kPrefix]);
-  sums[kSampleScales].copy_(tap.squares);
-  if (stop) sums[kStop].fill_(1);
-  if (mesh().first_stage() && mesh().at.tp == 0) {
-    // The sum of halves is exact in a double.
-    sums[kHashLow].fill_(static_cast<double>(hash & 0xffffffffU));
-    sums[kHashHigh].fill_(static_cast<double>(hash >> 32U));
-  }
-  mesh().world->start_all_reduce(sums).wait_on_host();
-  const Tensor on_host = sums.cpu();
-  const double* sum = on_host.data_ptr<double>();
-  result.loss = sum[kLoss];
-  result.grad_norm = std::sqrt(sum[kNorm]);
-  result.asked_to_stop = sum[kStop];
+  COPUS_TRY(const std::vector<MicroBatch> batches,
+            load(data, Part::kTraining, consumed, work.micro_batches, options_.plan.micro_batch, 0,
+                 &hash));
+  const Tensor losses = compute_gradients(work, batches);
+  read_sums(work, sum_over_ranks(work, losses, hash, stop), result);
   result.lr = learning_rate(options_.lr, consumed + options_.global_batch);
   if (options_.base_batch > 0) {
     result.lr *= learning_rate_factor(static_cast<double>(options_.global_batch),
                                       static_cast<double>(options_.base_batch));
-  }
-  const auto low_half = [](double x) {
-    return static_cast<std::uint64_t>(std::fmod(x, 4294967296.0));
-  };
-  result.data_hash = low_half(sum[kHashHigh]) << 32U | low_half(sum[kHashLow]);
-  if (prefix > 0) {
-    result.norms = noise_norms(prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
-    if (watched > 0) {
-      // A sample's part of the mean loss is one of so many.
-      const auto samples = static_cast<double>(options_.global_batch);
-      const auto count = static_cast<double>(watched * options_.plan.micro_batch * dp);
-      result.norms->scales = {{1, sum[kSampleScales] * samples * samples / count, count},
-                              {samples, sum[kScales], 1}};
-    }
   }
   const std::string against = judge_ ? judge_(result.loss, result.grad_norm) : "";
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
@@ -208,10 +163,97 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
     result.spike = against;
     return result;
   }
+  update(result);
+  take_waits(result);
+  result.total = seconds_since(begin);
+  return result;
+}
 
+Tensor Trainer::compute_gradients(const StepWork& work, const std::vector<MicroBatch>& batches) {
+  for (auto& own : parameters()) own->zero_gradients(work.replica_norm);
+  ScaleTap& tap = layout_->tap;
+  tap.micro_batches = mesh().at.tp == 0 ? work.watched : 0;
+  tap.squares =
+      at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
+  Tensor losses = layout_->pipeline->train(layout_->schedule, batches, work.weight,
+                                           work.prefix < work.micro_batches ? work.prefix : 0);
+  for (auto& own : parameters()) own->finish_reduction();
+  return losses;
+}
+
+namespace {
+
+// What is summed over the ranks in a step.
+enum Sum : std::int64_t {
+  kLoss,
+  kNorm,
+  kStop,
+  kFirst,
+  kPrefix,
+  kReplica,
+  kSampleScales,
+  kScales,
+  kHashLow,
+  kHashHigh,
+  kSums
+};
+
+}  // namespace
+
+// All sums over ranks in one message. Each part of the gradient is counted once: replicas hold the
+// same, unless optimizer state is sharded.
+Tensor Trainer::sum_over_ranks(const StepWork& work, const Tensor& losses, std::uint64_t hash,
+                               bool stop) const {
+  const Tensor sums = at::zeros(
+      {kSums}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
+  if (mesh().last_stage() && mesh().at.tp == 0) sums[kLoss].copy_(losses.sum() * work.weight);
+  for (const auto& own : parameters()) {
+    if (options_.plan.zero >= 1 || mesh().at.dp == 0) {
+      sums[kNorm].add_(own->squared_norm());
+      if (work.watched > 0) sums[kScales].add_(own->scales_squared_norm());
+    }
+    if (work.replica_norm) sums[kReplica].add_(own->take_replica_norm());
+    if (work.prefix > 0 && work.prefix < work.micro_batches) {
+      sums[kPrefix].add_(own->take_prefix_norm());
+    }
+  }
+  if (work.prefix == work.micro_batches) sums[kPrefix].copy_(sums[kReplica]);
+  if (mesh().at.dp == 0) sums[kFirst].copy_(sums[kPrefix]);
+  sums[kSampleScales].copy_(layout_->tap.squares);
+  if (stop) sums[kStop].fill_(1);
+  if (mesh().first_stage() && mesh().at.tp == 0) {
+    // The sum of halves is exact in a double.
+    sums[kHashLow].fill_(static_cast<double>(hash & 0xffffffffU));
+    sums[kHashHigh].fill_(static_cast<double>(hash >> 32U));
+  }
+  mesh().world->start_all_reduce(sums).wait_on_host();
+  return sums.cpu();
+}
+
+void Trainer::read_sums(const StepWork& work, const Tensor& sums, StepResult& result) const {
+  const double* sum = sums.data_ptr<double>();
+  result.loss = sum[kLoss];
+  result.grad_norm = std::sqrt(sum[kNorm]);
+  result.asked_to_stop = sum[kStop];
+  const auto low_half = [](double x) {
+    return static_cast<std::uint64_t>(std::fmod(x, 4294967296.0));
+  };
+  result.data_hash = low_half(sum[kHashHigh]) << 32U | low_half(sum[kHashLow]);
+  if (work.prefix == 0) return;
+  result.norms = noise_norms(work.prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
+  if (work.watched == 0) return;
+  // A sample's part of the mean loss is one of so many.
+  const auto samples = static_cast<double>(options_.global_batch);
+  const auto count =
+      static_cast<double>(work.watched * options_.plan.micro_batch * options_.plan.dp);
+  result.norms->scales = {{1, sum[kSampleScales] * samples * samples / count, count},
+                          {samples, sum[kScales], 1}};
+}
+
+void Trainer::update(StepResult& result) {
   before_change();
   const Activity::Scope updates(mesh().world->activity(), Doing::kOptimizer);
-  const auto optimizer_begin = Clock::now();
+  const auto begin = Clock::now();
   ++updates_;
   const double scale = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm
                            ? options_.clip_norm / (result.grad_norm + 1e-6)
@@ -223,12 +265,8 @@ Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, boo
                    bucket.moment2, bucket.owned_values());
     }
   }
-  result.optimizer = seconds_since(optimizer_begin);
+  result.optimizer = seconds_since(begin);
   for (auto& own : parameters()) own->publish_values();
-
-  take_waits(result);
-  result.total = seconds_since(begin);
-  return result;
 }
 
 // Gradients as they lie in the buckets are sums weighted by one over all micro-batches of all
@@ -297,40 +335,47 @@ Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_
   return std::optional(sum.item<double>() / static_cast<double>(end));
 }
 
-// Looks for the first cause on every rank: a weight, a sample's loss, a gradient, in that order.
+// Looks for the first cause on every rank. Of all, the most basic kind counts, then the lowest rank.
 std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sample) const {
+  enum Kind : int { kWeight, kSampleLoss, kGradient, kNone };  // the most basic first
   const auto finite = [](const Tensor& x) { return at::isfinite(x).all().item<bool>(); };
-  std::string found[3];
+  std::array<std::string, kNone + 1> found;
   for (const auto& own : parameters()) {
     for (const Bucket& bucket : own->buckets()) {
       for (const PlacedTensor& tensor : bucket.tensors) {
-        if (found[0].empty() && !finite(bucket.values.narrow(0, tensor.offset, tensor.size))) {
-          found[0] = fmt::format("weight {}", tensor.spec.name);
+        if (found[kWeight].empty() &&
+            !finite(bucket.values.narrow(0, tensor.offset, tensor.size))) {
+          found[kWeight] = fmt::format("weight {}", tensor.spec.name);
         }
-        if (found[2].empty() && !finite(bucket.gradients.narrow(0, tensor.offset, tensor.size))) {
-          found[2] = fmt::format("gradient of {}", tensor.spec.name);
+        if (found[kGradient].empty() &&
+            !finite(bucket.gradients.narrow(0, tensor.offset, tensor.size))) {
+          found[kGradient] = fmt::format("gradient of {}", tensor.spec.name);
         }
       }
     }
   }
   const std::int64_t rows = options_.plan.micro_batch;
-  for (std::int64_t i = 0; i < losses.numel() && found[1].empty(); ++i) {
+  for (std::int64_t i = 0; i < losses.numel() && found[kSampleLoss].empty(); ++i) {
     if (finite(losses[i])) continue;
     const std::int64_t sample = first_sample + (mesh().at.dp * losses.numel() + i) * rows;
-    found[1] = rows == 1 ? fmt::format("loss of sample {}", sample)
-                         : fmt::format("loss of samples {} to {}", sample, sample + rows - 1);
+    found[kSampleLoss] = rows == 1
+                             ? fmt::format("loss of sample {}", sample)
+                             : fmt::format("loss of samples {} to {}", sample, sample + rows - 1);
   }
-  // The most basic cause wins, then the lowest rank.
-  std::string mine;
-  for (int kind = 0; kind < 3 && mine.empty(); ++kind) {
-    if (found[kind].empty()) continue;
-    mine = fmt::format("{}{:06}{} is not finite on rank {}", kind, mesh().rank, found[kind],
-                       mesh().rank);
-  }
-  constexpr std::size_t kSortedBy = 7;
-  const std::string first = first_said(*mesh().world, options_.device, mine);
-  return first.empty() ? "the sum of finite losses or gradients is not finite"
-                       : first.substr(kSortedBy);
+  int kind = kWeight;
+  while (kind < kNone && found[static_cast<std::size_t>(kind)].empty()) ++kind;
+  const Comm& world = *mesh().world;
+  const Tensor mine =
+      at::full({1}, static_cast<std::int64_t>(kind) * world.size() + world.rank(),
+               at::TensorOptions(at::kLong).device(torch_device(options_.device)));
+  const Tensor all = at::empty({world.size()}, mine.options());
+  world.start_all_gather(all, mine).wait_on_host();
+  const std::int64_t first = all.min().item<std::int64_t>();
+  if (first / world.size() == kNone) return "the sum of finite losses or gradients is not finite";
+  const int rank = static_cast<int>(first % world.size());
+  return fmt::format("{} is not finite on rank {}",
+                     from_rank(rank, world, options_.device, found[static_cast<std::size_t>(kind)]),
+                     rank);
 }
 
 }  // namespace copus

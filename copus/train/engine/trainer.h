@@ -113,6 +113,17 @@ class Trainer {
   Result<std::vector<MicroBatch>> load(const Dataset& data, Part part, std::int64_t first,
                                        std::int64_t micro_batches, std::int64_t rows,
                                        std::int64_t end = 0, std::uint64_t* hash = nullptr) const;
+
+  // A step, in this order.
+  struct StepWork;
+  StepWork plan_step() const;
+  // The losses of this replica's micro-batches, where they are known.
+  Tensor compute_gradients(const StepWork& work, const std::vector<MicroBatch>& batches);
+  Tensor sum_over_ranks(const StepWork& work, const Tensor& losses, std::uint64_t hash,
+                        bool stop) const;
+  void read_sums(const StepWork& work, const Tensor& sums, StepResult& result) const;
+  void update(StepResult& result);
+
   NoiseNorms noise_norms(std::int64_t prefix, double first_sum, double prefix_sum,
                          double replica_sum, double global) const;
   // Moves the groups' waiting times into `result`.

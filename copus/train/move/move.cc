@@ -41,9 +41,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
   const Comm& world = *trainer.mesh().world;
   std::unique_ptr<Layout> fresh;
   const auto vote = [&](const std::string& trouble) {
-    const std::string mine =
-        trouble.empty() ? "" : fmt::format("rank {}: {}", trainer.mesh().rank, trouble);
-    result.error = first_said(world, now.device, mine);
+    result.error = first_trouble(world, now.device, trouble);
     return result.error.empty();
   };
   const auto attempt = [](const auto& work) -> std::string {
@@ -64,22 +62,22 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
                       .ranks_per_node = now.ranks_per_node};
   TransferPlan transfer;
   std::optional<Staging> staging;
-  const auto reach = [&](const char* phase) {
+  const auto reach = [&](MovePhase phase) {
     if (how.hook) how.hook(phase);
   };
-  auto phase = Clock::now();
+  auto phase_begin = Clock::now();
   const auto lap = [&] {
-    const Seconds time = seconds_since(phase);
-    phase = Clock::now();
+    const Seconds time = seconds_since(phase_begin);
+    phase_begin = Clock::now();
     return time;
   };
   const std::size_t groups_before = groups.count();
   const std::string unprepared = attempt([&]() -> Result<void> {
     COPUS_TRY_VOID(check_trainable(next));
-    reach("groups");
+    reach(MovePhase::kGroups);
     COPUS_TRY_VOID(Mesh::create(groups, to.plan, now.model));
     result.groups = lap();
-    reach("allocate");
+    reach(MovePhase::kAllocate);
     COPUS_TRY(fresh, Layout::create(groups, next, ParameterStart::kUnset));
     staging.emplace(device, how.reshard);
     transfer = plan_transfer(change, trainer.mesh().rank);
@@ -100,7 +98,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
       on_host ? how.reshard.may_read : [](int) { return false; });
   const std::string untransferred = attempt([&]() -> Result<void> {
     result.bytes_read = reshard(transfer, change, trainer.layout(), *fresh, world, peers, *staging);
-    reach("transfer");
+    reach(MovePhase::kTransfer);
     return {};
   });
   if (!vote(untransferred)) return finish();
@@ -108,7 +106,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
 
   // The point of no return: the old state is freed before the new one takes its place on the
   // device.
-  reach("commit");
+  reach(MovePhase::kCommit);
   trainer.adopt(next, std::move(fresh));
   result.commit = lap();
   result.bytes_moved = transfer.moved;

@@ -20,11 +20,12 @@ struct MoveResult {
   std::int64_t bytes_read = 0;                 // of these, by this rank from others' memory
 };
 
+enum class MovePhase { kGroups, kAllocate, kTransfer, kCommit };
+
 struct MoveOptions {
   ReshardOptions reshard;
-  // For tests: called on this rank at "groups", "allocate", "transfer" and "commit"; what it throws
-  // is what happens there.
-  std::function<void(const std::string&)> hook = nullptr;
+  // For tests: called on this rank in each phase; what it throws is what happens there.
+  std::function<void(MovePhase)> hook = nullptr;
 };
 
 // Between two steps, on every rank alike. Where it is not possible the result says so and nothing

@@ -166,7 +166,7 @@ TEST(Move, LosesAndRepeatsNoSampleOverTwentyMoves) {
 }
 
 TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
-  for (const std::string where : {"allocate", "transfer"}) {
+  for (const MovePhase where : {MovePhase::kAllocate, MovePhase::kTransfer}) {
     std::vector<double> disturbed, undisturbed;
     for (const bool disturb : {true, false}) {
       run_ranks(4, [&](int rank, GroupCache& groups) {
@@ -179,7 +179,7 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
         if (disturb) {
           MoveOptions how;
           if (rank == 2) {
-            how.hook = [&](const std::string& phase) {
+            how.hook = [&](MovePhase phase) {
               if (phase == where) throw std::runtime_error("out of memory, say");
             };
           }
@@ -198,7 +198,7 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
         if (rank == 0) (disturb ? disturbed : undisturbed) = losses;
       });
     }
-    EXPECT_EQ(disturbed, undisturbed) << where;
+    EXPECT_EQ(disturbed, undisturbed) << static_cast<int>(where);
   }
 }
 
@@ -220,8 +220,8 @@ TEST(Move, GroupsThatCannotBeMadeLeaveTheRunWhereItWas) {
           if (disturb) {
             MoveOptions how;
             if (rank == 2) {
-              how.hook = [&](const std::string& phase) {
-                if (phase == "groups") throw std::runtime_error("too many open files, say");
+              how.hook = [&](MovePhase phase) {
+                if (phase == MovePhase::kGroups) throw std::runtime_error("too many open files, say");
               };
             }
             const MoveResult move = move_run(**made, groups, to, how);
@@ -302,8 +302,8 @@ TEST(Move, FailedReadLeavesTheRunWhereItWas) {
         const std::vector<Tensor> before = state_of(trainer);
         MoveOptions how;
         if (rank == 1) {
-          how.hook = [&](const std::string& phase) {
-            if (phase == "allocate") protect(PROT_NONE);
+          how.hook = [&](MovePhase phase) {
+            if (phase == MovePhase::kAllocate) protect(PROT_NONE);
           };
         }
         const MoveResult move = move_run(trainer, groups, {to, kBatch}, how);
@@ -330,8 +330,8 @@ TEST(Move, FailureAtTheCommitIsNotHidden) {
     auto made = Trainer::create(groups, options_for("llama", plan_of("dp=2,micro_batch=2")));
     ASSERT_TRUE(made.has_value()) << made.error().message;
     MoveOptions how;
-    how.hook = [&](const std::string& phase) {
-      if (phase == "commit" && rank == 1) throw std::runtime_error("the device is gone");
+    how.hook = [&](MovePhase phase) {
+      if (phase == MovePhase::kCommit && rank == 1) throw std::runtime_error("the device is gone");
     };
     try {
       const MoveResult move =

@@ -71,7 +71,7 @@ TEST_P(SavedAndLoaded, StateIsBitEqual) {
       before.add(*trainer);
       TrainerSaver saver(saver_options(run, rank, trial.from_ranks));
       saver.save(*trainer, manifest_of(*trainer, 2, consumed, Json::object()));
-      const std::optional<SaveOutcome> saved = saver.saver().wait();
+      const std::optional<SaveOutcome> saved = saver.wait();
       ASSERT_EQ(saved->error, "");
     });
     ASSERT_TRUE(verify(checkpoint_folder(run.path(), 2)).has_value()) << short_name(from);
@@ -110,7 +110,7 @@ TEST(Resume, AtTheSameLayoutIsBitEqualToNeverHavingStopped) {
       saver.save(*trainer, manifest_of(*trainer, 3, consumed, Json::object()));
       std::vector<double> losses;
       train(*trainer, data, consumed, 3, &losses);
-      ASSERT_EQ(saver.saver().wait()->error, "");
+      ASSERT_EQ(saver.wait()->error, "");
       state[static_cast<std::size_t>(rank)] = state_of(*trainer);
       if (rank == 0) straight = losses;
     });
@@ -135,7 +135,7 @@ TEST(Resume, OfAnotherModelIsRefused) {
     const std::unique_ptr<Trainer> trainer = make(groups, options_for("llama", ParallelPlan()));
     TrainerSaver saver(saver_options(run, 0, 1));
     saver.save(*trainer, manifest_of(*trainer, 0, 0, Json::object()));
-    ASSERT_EQ(saver.saver().wait()->error, "");
+    ASSERT_EQ(saver.wait()->error, "");
     const Result<CheckpointReader> reader =
         CheckpointReader::open(checkpoint_folder(run.path(), 0));
     ASSERT_TRUE(reader.has_value()) << reader.error().message;

@@ -18,11 +18,14 @@ class TrainerSaver {
   void prepare(const Trainer& trainer);
   // Between two steps, on all ranks alike. On the host what this rank alone writes is copied while
   // the next step computes: only its update waits for the copy. `manifest`: all but its files.
-  // REQUIRES: !saver().busy().
+  // REQUIRES: none is under way.
   void save(Trainer& trainer, Manifest manifest);
+  // The save under way where it is over, once.
+  std::optional<SaveOutcome> poll() { return saver_.poll(); }
+  // Until it is over; nothing where there is none.
+  std::optional<SaveOutcome> wait() { return saver_.wait(); }
   // What the run has waited for the last save: in save(), and before the update after it.
   Seconds held_up() const { return held_up_ ? *held_up_ : Seconds(); }
-  Saver& saver() { return saver_; }
 
  private:
   // What is written where, of the layout that `plan_` is.

@@ -1,7 +1,6 @@
 #include "copus/train/run/adaptation.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "copus/goodput/pause.h"
 #include "copus/train/comm/agree.h"
@@ -27,10 +26,10 @@ CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOption
     there.plan = plan;
     there.global_batch = global_batch;
     // A move holds what it leaves and what it goes to at once.
-    const std::int64_t host_bytes = 2 * largest_host_bytes(there) * trainer.ranks_per_node;
+    const Bytes both = 2 * largest_host_memory(there) * trainer.ranks_per_node;
     return check_trainable(there).has_value() &&
            (!measured || noise_prefix(plan, global_batch) > 0) &&
-           static_cast<double>(host_bytes) < host_memory().v;
+           both < host_memory();
   };
   return request;
 }
@@ -39,9 +38,7 @@ CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOption
 
 Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& groups,
                                       TrainerOptions& trainer) {
-  std::vector<int> all(static_cast<std::size_t>(groups.rendezvous().world_size));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  COPUS_TRY(const Comm* world, groups.group("world", all));
+  COPUS_TRY(const Comm* world, groups.world());
 
   Adaptation adaptation;
   if (options.cluster) {
@@ -62,14 +59,14 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     adaptation.candidates = enumerate_candidates(trainer.model, adaptation.cluster, cost,
                                                  candidates_for(options, trainer));
   }
-  std::int64_t largest_bytes = 0;
+  Bytes largest;
   for (const Candidate& candidate : adaptation.candidates) {
     LayoutOptions there = trainer;
     there.plan = candidate.at.plan;
-    largest_bytes = std::max(largest_bytes, largest_host_bytes(there));
+    largest = max(largest, largest_host_memory(there));
   }
-  adaptation.largest_bytes =
-      std::stoll(from_rank_0(*world, trainer.device, std::to_string(largest_bytes)));
+  adaptation.largest =
+      Bytes(std::stod(from_rank_0(*world, trainer.device, fmt::format("{}", largest.v))));
   if (options.choose_plan) {
     // Sorted by batch, then by predicted time.
     const auto best =
@@ -99,7 +96,6 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
   ControllerOptions controller = options.controller;
   if (!adaptation) {
     // Nothing is predicted, so any unit will do.
-    controller.decide_every = std::numeric_limits<std::int64_t>::max();
     Candidate start{{trainer.plan, trainer.global_batch}, {}};
     start.predicted.compute = Seconds(1);
     return {controller, start, {}, nullptr};

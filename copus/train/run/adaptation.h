@@ -16,7 +16,7 @@ struct Adaptation {
   StepTimeOptions times;  // how far the prediction is trusted
   Candidate start;
   std::vector<Candidate> candidates;  // rank 0's
-  std::int64_t largest_bytes = 0;     // of host memory that a rank has at a candidate
+  Bytes largest;                      // host memory that a rank has at a candidate
 };
 
 // Every rank calls this. Where `choose_plan` asks for it, `trainer.plan` becomes the predicted

@@ -25,10 +25,6 @@ void introduce(const RunLog& log, const RunOptions& options, const RunStart& sta
         counted(static_cast<std::int64_t>(start.adaptation->candidates.size()), "configuration"),
         options.adapt.lowest_batch, options.adapt.highest_batch));
   }
-  if (!start.from.empty()) {
-    log.say(fmt::format("going on from {}: step {}, {}", start.from, start.step,
-                        counted(start.samples, "sample")));
-  }
 }
 
 Event begin_event(const RunOptions& options, const RunStart& start, const Dataset& data) {
@@ -48,13 +44,13 @@ Event begin_event(const RunOptions& options, const RunStart& start, const Datase
                     .parameters = t.model.total_params(),
                     .plan = t.plan,
                     .ranks = t.plan.gpus(),
-                    .device = t.device.is_cuda() ? "cuda" : "cpu",
-                    .precision = t.compute == Compute::kBf16 ? "bf16" : "fp32",
+                    .device = t.device.is_cuda() ? DeviceKind::kCuda : DeviceKind::kCpu,
+                    .precision = t.precision(),
                     .seq_len = t.seq_len,
                     .global_batch = t.global_batch,
                     .data_tokens = data.tokens(),
                     .peak = options.peak,
-                    .adapt = std::string(to_string(options.adapt.controller.policy.adapt)),
+                    .adapt = options.adapt.controller.policy.adapt,
                     .cluster = start.cluster};
 }
 

@@ -1,4 +1,5 @@
-// What a run says as it begins or goes on: lines for a person, and its first event.
+// What a run says as it begins or goes on: lines for a person that no event has, and its first
+// event.
 #pragma once
 
 #include "copus/train/data/dataset.h"
@@ -7,7 +8,8 @@
 
 namespace copus {
 
-// The model, the ranks, the layout, the data; what adapting chooses from; where the run goes on.
+// The model, the ranks, the layout, the data; what adapting chooses from. A run that goes on says
+// them too, though its `restart` event has no model and no data.
 void introduce(const RunLog& log, const RunOptions& options, const RunStart& start,
                const Dataset& data);
 

@@ -40,7 +40,7 @@ Result<void> Checkpoints::save(Trainer& trainer, Manifest manifest) {
   const Activity::Scope saves(trainer.mesh().world->activity(), Doing::kSaving);
   const auto begin = Clock::now();
   Seconds waited;
-  if (const std::optional<SaveOutcome> before = saver_->saver().wait()) {
+  if (const std::optional<SaveOutcome> before = saver_->wait()) {
     waited = seconds_since(begin);
     log_.say(fmt::format("step {}  waited {} for the checkpoint of step {}", manifest.step,
                          human_seconds(waited), before->step));
@@ -58,13 +58,13 @@ Result<void> Checkpoints::save(Trainer& trainer, Manifest manifest) {
 
 Result<void> Checkpoints::poll() {
   if (!saver_) return {};
-  const std::optional<SaveOutcome> saved = saver_->saver().poll();
+  const std::optional<SaveOutcome> saved = saver_->poll();
   return saved ? record(*saved) : Result<void>();
 }
 
 Result<void> Checkpoints::wait() {
   if (!saver_) return {};
-  const std::optional<SaveOutcome> saved = saver_->saver().wait();
+  const std::optional<SaveOutcome> saved = saver_->wait();
   return saved ? record(*saved) : Result<void>();
 }
 
@@ -74,15 +74,15 @@ Result<std::string> Checkpoints::finish(const Trainer& trainer) {
   const Activity::Scope saves(world.activity(), Doing::kSaving);
   const auto begin = Clock::now();
   std::string trouble;
-  if (const std::optional<SaveOutcome> saved = saver_->saver().wait()) {
+  if (const std::optional<SaveOutcome> saved = saver_->wait()) {
     COPUS_TRY_VOID(record(*saved));
-    if (!saved->error.empty()) trouble = fmt::format("rank {}: {}", rank_, saved->error);
+    trouble = saved->error;
   }
   world.meet(begin);
   // All are through with writing, and know what became of it.
-  const std::string why = first_said(world, trainer.options().device, trouble);
+  const std::string why = first_trouble(world, trainer.options().device, trouble);
   if (!why.empty()) saved_step_.reset();
-  if (log_.speaks()) {
+  if (rank_ == 0) {
     if (const Result<void> cleaned = clean_leftovers(options_.run_dir); !cleaned) {
       log_.say(cleaned.error().message);
     }
@@ -91,19 +91,18 @@ Result<std::string> Checkpoints::finish(const Trainer& trainer) {
 }
 
 Result<void> Checkpoints::record(const SaveOutcome& saved) {
-  if (saved.error.empty()) {
-    saved_step_ = saved.step;
-  } else if (!log_.speaks()) {  // rank 0's event says so
-    to_stderr(fmt::format("CHECKPOINT OF STEP {} NOT SAVED: {}\n", saved.step, saved.error));
-  }
+  if (saved.error.empty()) saved_step_ = saved.step;
   if (!saved.warning.empty()) log_.say(fmt::format("step {}  {}", saved.step, saved.warning));
-  return log_.write(CheckpointEvent{.step = saved.step,
-                                    .samples = saved.samples,
-                                    .path = saved.error.empty() ? saved.folder : "",
-                                    .error = saved.error,
-                                    .bytes = Bytes(static_cast<double>(saved.bytes)),
-                                    .copy = waited_ + saver_->held_up(),
-                                    .write = saved.write});
+  const CheckpointEvent event{.step = saved.step,
+                              .samples = saved.samples,
+                              .path = saved.error.empty() ? saved.folder : "",
+                              .error = saved.error,
+                              .bytes = Bytes(static_cast<double>(saved.bytes)),
+                              .copy = waited_ + saver_->held_up(),
+                              .write = saved.write};
+  // Nobody watches the events of another rank, whose shard alone is missing.
+  if (rank_ != 0 && !saved.error.empty()) to_stderr(message_of(event) + "\n");
+  return log_.write(event);
 }
 
 }  // namespace copus

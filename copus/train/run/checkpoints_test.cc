@@ -134,12 +134,12 @@ TEST(Checkpoints, TheWaitForASlowSaveCountsForTheSaveThatWaited) {
           while (!again) std::this_thread::yield();
           std::this_thread::sleep_for(kLate);
           slow.save(trainer, manifest_at(trainer, 2));
-          EXPECT_EQ(slow.saver().wait()->error, "");
+          EXPECT_EQ(slow.wait()->error, "");
           world.meet();
           slow.save(trainer, manifest_at(trainer, 4));
-          EXPECT_EQ(slow.saver().wait()->error, "");
+          EXPECT_EQ(slow.wait()->error, "");
           world.meet();
-          EXPECT_EQ(first_said(world, trainer.options().device, ""), "");
+          EXPECT_EQ(first_trouble(world, trainer.options().device, ""), "");
           return;
         }
         ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 2)).has_value());

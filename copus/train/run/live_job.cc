@@ -7,7 +7,7 @@
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/run_state.h"
 #include "copus/train/move/move.h"
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/open_data.h"
 #include "copus/train/run/announce.h"
 #include "copus/train/run/stopping.h"
 
@@ -37,6 +37,7 @@ LiveJob::LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& d
       log_(log),
       controller_(controller),
       stop_asked_(stop_asked),
+      leads_(start.trainer->mesh().rank == 0),
       checkpoints_(options, *start.trainer, log, start.step, !start.from.empty()),
       bad_steps_(options.bad_steps),
       steps_(start.step),
@@ -102,7 +103,7 @@ Result<void> LiveJob::begin() {
 }
 
 Result<StepReport> LiveJob::step() {
-  late_ = leads() && options_.for_time && elapsed() >= *options_.for_time;
+  late_ = leads_ && options_.for_time && elapsed() >= *options_.for_time;
   trainer_.mesh().world->activity().set_step(steps_ + 1);
   COPUS_TRY(result_, trainer_.step(data_, samples_, late_ || stop_asked_.load()));
   const auto finished = Clock::now();
@@ -129,39 +130,30 @@ Result<StepReport> LiveJob::step() {
 
 // No bad step has changed a weight.
 Result<void> LiveJob::handle_bad_step() {
-  const double norm = without_sign_of_nan(result_.grad_norm);
-  const double loss = without_sign_of_nan(result_.loss);
   const bool finite = result_.not_finite.empty();
-  const std::string& why = finite ? result_.spike : result_.not_finite;
-  const std::string sentence =
-      fmt::format("step {}: loss {}, gradient norm {}: {}; the weights are as after step {}",
-                  steps_ + 1, loss, norm, why, steps_);
-  const Result<OnBadStep> action = bad_steps_.act(sentence);
-  const bool stops = !action || *action == OnBadStep::kStop;
-  std::string from;
-  if (stops) {
+  BadStepEvent event;
+  event.step = steps_ + 1;
+  event.samples = samples_;
+  event.loss = without_sign_of_nan(result_.loss);
+  event.grad_norm = without_sign_of_nan(result_.grad_norm);
+  event.why = finite ? result_.spike : result_.not_finite;
+  const Result<OnBadStep> action = bad_steps_.act(describe(event));
+  event.action = action ? *action : OnBadStep::kStop;
+  if (event.action == OnBadStep::kStop) {
     loss_ = result_.loss;
     reason_ = finite ? EndReason::kSpike : EndReason::kNotFinite;
-    error_ = action ? sentence : action.error().message;
-  } else {
-    // Its samples are behind us: never trained on, never met again.
-    ++steps_;
-    samples_ += trainer_.options().global_batch;
-    data_hash_ = add_hashes(data_hash_, result_.data_hash);
-    if (*action == OnBadStep::kRollback) {
-      COPUS_TRY(from, roll_back());
-    }
-    log_.say(
-        fmt::format("{}; {}", sentence,
-                    from.empty() ? "left out" : fmt::format("left out, and back to {}", from)));
+    error_ = action ? describe(event) : action.error().message;
+    return log_.write(event);
   }
-  return log_.write(BadStepEvent{.step = steps_ + (stops ? 1 : 0),
-                                 .samples = samples_,
-                                 .loss = loss,
-                                 .grad_norm = norm,
-                                 .action = stops ? "stop" : to_string(*action),
-                                 .from = from,
-                                 .why = why});
+  // Its samples are behind us: never trained on, never met again.
+  ++steps_;
+  samples_ += trainer_.options().global_batch;
+  data_hash_ = add_hashes(data_hash_, result_.data_hash);
+  event.samples = samples_;
+  if (event.action == OnBadStep::kRollback) {
+    COPUS_TRY(event.from, roll_back());
+  }
+  return log_.write(event);
 }
 
 // The checkpoint's weights at the layout of now. Steps and samples go on counting: those between
@@ -190,7 +182,7 @@ Result<std::string> LiveJob::roll_back() {
 
 Result<void> LiveJob::observed(const StepReport& step) {
   if (done()) return save_what_is_left();
-  if (controller_ != nullptr) {
+  if (leads_) {
     if (!result_.is_bad()) COPUS_TRY_VOID(log_.write(step_event(step)));
     if (const std::optional<Decision>& later = controller_->later()) {
       const bool goes_on_there = later->move && controller_->resume_at() == later->to;
@@ -223,7 +215,7 @@ Result<void> LiveJob::conclude() {
 
 Asked LiveJob::asked_to_stop() const {
   if (result_.asked_to_stop == 0) return Asked::kNo;
-  const bool out_of_time = leads() ? late_ : options_.for_time.has_value();
+  const bool out_of_time = leads_ ? late_ : options_.for_time.has_value();
   return out_of_time && !stop_asked_.load() ? Asked::kByItsTime : Asked::kBySignal;
 }
 
@@ -254,7 +246,6 @@ std::optional<Seconds> LiveJob::remaining() const {
 }
 
 Result<void> LiveJob::decided(const Decision& decision) {
-  if (controller_ == nullptr) return {};
   return log_.write(
       decision_event(decision, decision.move ? DecisionAction::kSwitch : DecisionAction::kKeep));
 }
@@ -308,9 +299,9 @@ Result<void> LiveJob::save() {
   state.lr = SavedSchedule{t.lr.peak, t.lr.floor, t.lr.warmup_samples, t.lr.decay_samples};
   state.loss = loss_;
   state.version = options_.checkpoint.version;
-  if (controller_ != nullptr) state.controller = controller_->to_json();
+  if (leads_) state.controller = controller_->to_json();
   Manifest manifest = manifest_of(trainer_, steps_, samples_, run_state_to_json(state));
-  if (controller_ != nullptr && options_.adapt.on()) {
+  if (leads_ && options_.adapt.on()) {
     manifest.plan = controller_->resume_at().plan;
     manifest.global_batch = controller_->resume_at().global_batch;
   }
@@ -335,10 +326,11 @@ DecisionEvent LiveJob::decision_event(const Decision& decision, DecisionAction a
           .best_global_batch = decision.to.global_batch,
           .gain = decision.gain,
           .action = action,
-          .why = decision.why};
+          .why = decision.why,
+          .reason = decision.reason};
 }
 
-// REQUIRES: controller_.
+// REQUIRES: leads_.
 StepEvent LiveJob::step_event(const StepReport& step) const {
   const TrainerOptions& t = trainer_.options();
   const double tokens_of_step = static_cast<double>(t.global_batch * t.seq_len);

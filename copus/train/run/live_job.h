@@ -19,7 +19,7 @@ namespace copus {
 
 class LiveJob final : public Job {
  public:
-  // `controller`: rank 0's; null on the others. All outlive the job.
+  // `controller`: rank 0's, as what `log` writes; null on the others. All outlive the job.
   LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data, RunStart& start,
           const RunLog& log, const Controller* controller, const std::atomic<bool>& stop_asked);
 
@@ -44,9 +44,6 @@ class LiveJob final : public Job {
 
   Seconds elapsed() const;
   std::int64_t tokens() const;  // consumed since the run began
-  // Rank 0's clock is the run's: it can tell its time limit from another rank's signal.
-  bool leads() const { return log_.speaks(); }
-
   // The step changed no weight: stop, leave its samples out, or go back.
   Result<void> handle_bad_step();
   // To the weights of the newest checkpoint, which is returned; what was consumed stays so.
@@ -70,6 +67,9 @@ class LiveJob final : public Job {
   const RunLog& log_;
   const Controller* controller_;
   const std::atomic<bool>& stop_asked_;
+  // Rank 0 decides and records. Its clock is the run's: it can tell the time limit from another
+  // rank's signal.
+  const bool leads_;
   Checkpoints checkpoints_;
   BadSteps bad_steps_;
 

@@ -10,6 +10,7 @@
 #include "copus/cost/step.h"
 #include "copus/spec/catalog.h"
 #include "copus/train/device/device.h"
+#include "copus/train/device/matmul_rate.h"
 
 namespace copus {
 namespace {
@@ -40,10 +41,7 @@ BytesPerSec measure_memory() {
 }
 
 FlopsPerSec measure_products() {
-  constexpr std::int64_t n = 256;
-  const Tensor a = at::ones({n, n}), b = at::ones({n, n});
-  Tensor c = at::empty({n, n});
-  return Flops(2.0 * n * n * n) / mean_time(kMeasured, [&] { at::mm_out(c, a, b); });
+  return matmul_rate(256, [](const auto& product) { return mean_time(kMeasured, product); });
 }
 
 // One layer of the model, forward and backward, on one device.
@@ -74,35 +72,6 @@ class LayerTimer {
   std::unique_ptr<ChunkParameters> parameters_;
   std::unique_ptr<ModelChunk> layer_;
 };
-
-// What the cost model says of that layer.
-Seconds predicted_layer(const ClusterSpec& cluster, const LayoutOptions& run, std::int64_t rows,
-                        std::int64_t seq_len) {
-  const StepModel model(run.model, cluster, seq_len, rows,
-                        engine_cost_options(run.device.is_cpu(), run.precision()));
-  ParallelPlan plan;
-  plan.micro_batch = rows;
-  const PieceCost cost = model.shape_costs(plan).time.dense;
-  return cost.forward.compute + cost.backward_input.compute + cost.backward_weight.compute;
-}
-
-// Sets rates and the cost of an operator so that the cost model gives the layer's measured time at
-// both sizes: what grows with the rows is arithmetic and memory, the rest is operators.
-void calibrate(ClusterSpec& cluster, const LayoutOptions& run, std::int64_t seq_len,
-               const Seconds (&measured)[2], const std::int64_t (&rows)[2]) {
-  GpuSpec& core = cluster.gpu;
-  core.efficiency.launch = Seconds(0);
-  const Seconds small = predicted_layer(cluster, run, rows[0], seq_len);
-  const Seconds large = predicted_layer(cluster, run, rows[1], seq_len);
-  core.efficiency.launch = Seconds(1);
-  const Seconds operators = predicted_layer(cluster, run, rows[0], seq_len) - small;
-  const Seconds growth = max(measured[1] - measured[0], 0.2 * measured[1]);
-  const double slowness = growth / (large - small);
-  core.peak_fp32 = core.peak_fp32 / slowness;
-  core.peak_bf16 = core.peak_fp16 = core.peak_fp32;
-  core.memory_bandwidth = core.memory_bandwidth / slowness;
-  core.efficiency.launch = max(Seconds(0), measured[0] - slowness * small) / operators.v;
-}
 
 ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   const int ranks = world.size(), ranks_per_node = run.ranks_per_node;
@@ -159,6 +128,32 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
 }
 
 }  // namespace
+
+Seconds predicted_layer(const ClusterSpec& cluster, const LayoutOptions& run, std::int64_t rows,
+                        std::int64_t seq_len) {
+  const StepModel model(run.model, cluster, seq_len, rows,
+                        engine_cost_options(run.device.is_cpu(), run.precision()));
+  ParallelPlan plan;
+  plan.micro_batch = rows;
+  const PieceCost cost = model.shape_costs(plan).time.dense;
+  return cost.forward.compute + cost.backward_input.compute + cost.backward_weight.compute;
+}
+
+void calibrate(ClusterSpec& cluster, const LayoutOptions& run, std::int64_t seq_len,
+               const Seconds (&measured)[2], const std::int64_t (&rows)[2]) {
+  GpuSpec& core = cluster.gpu;
+  core.efficiency.launch = Seconds(0);
+  const Seconds small = predicted_layer(cluster, run, rows[0], seq_len);
+  const Seconds large = predicted_layer(cluster, run, rows[1], seq_len);
+  core.efficiency.launch = Seconds(1);
+  const Seconds operators = predicted_layer(cluster, run, rows[0], seq_len) - small;
+  const Seconds growth = max(measured[1] - measured[0], 0.2 * measured[1]);
+  const double slowness = growth / (large - small);
+  core.peak_fp32 = core.peak_fp32 / slowness;
+  core.peak_bf16 = core.peak_fp16 = core.peak_fp32;
+  core.memory_bandwidth = core.memory_bandwidth / slowness;
+  core.efficiency.launch = max(Seconds(0), measured[0] - slowness * small) / operators.v;
+}
 
 Bytes host_memory() {
   return Bytes(static_cast<double>(sysconf(_SC_PHYS_PAGES)) *

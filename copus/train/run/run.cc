@@ -10,7 +10,7 @@
 #include "copus/base/to_stderr.h"
 #include "copus/train/comm/agree.h"
 #include "copus/train/health/watchdog.h"
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/open_data.h"
 #include "copus/train/record/event_file.h"
 #include "copus/train/record/phases.h"
 #include "copus/train/run/deciders.h"
@@ -50,15 +50,18 @@ Result<std::unique_ptr<Record>> open_record(const RunOptions& options, Progress*
 // write there. Null on the others.
 Result<std::unique_ptr<Record>> enter_directory(const Rendezvous& where, const RunOptions& options,
                                                 Progress* progress) {
-  const std::string key = "copus/directory", entered = "entered";
-  if (where.rank != 0) {
-    const std::string heard = hear(where, key);
-    if (heard != entered) return make_error("rank 0: {}", heard);
-    return std::unique_ptr<Record>();
-  }
-  Result<std::unique_ptr<Record>> record = open_record(options, progress);
-  tell(where, key, record ? entered : record.error().message);
+  std::unique_ptr<Record> record;
+  const Result<void> entered = on_rank_0(where, "copus/directory", [&]() -> Result<void> {
+    COPUS_TRY(record, open_record(options, progress));
+    return {};
+  });
+  if (!entered) return entered.error();
   return record;
+}
+
+Result<void> write_config(const RunDirectory& directory, const RunOptions& options) {
+  if (!options.changed.empty()) COPUS_TRY_VOID(directory.keep_before("config", ".toml"));
+  return directory.write_text("config.toml", options.config);
 }
 
 WatchdogOptions watching(const Rendezvous& where) {
@@ -117,6 +120,22 @@ Result<void> run_job(LiveJob& job, Decider& decider) {
   return job.finish_saving();
 }
 
+// Rank 0's; nothing on the others.
+Result<std::optional<Controller>> ready_controller(const Rendezvous& where,
+                                                   const RunOptions& options,
+                                                   const RunStart& start) {
+  std::optional<Controller> controller;
+  if (where.rank == 0) {
+    controller.emplace(make_controller(options.adapt, start.trainer->options(), start.adaptation));
+  }
+  if (!start.controller.is_null()) {
+    COPUS_TRY_VOID(on_rank_0(where, "copus/controller", [&] {
+      return controller->restore(start.controller, start.from + ": controller");
+    }));
+  }
+  return controller;
+}
+
 // However it ends, `outcome` is what was reached.
 Result<void> train(GroupCache& groups, const RunOptions& options, const Dataset& data,
                    RunStart& start, Record* record, Progress* progress,
@@ -124,14 +143,11 @@ Result<void> train(GroupCache& groups, const RunOptions& options, const Dataset&
   const TrainerOptions& trainer = start.trainer->options();
   const Comm& world = *start.trainer->mesh().world;
   const Activity::Scope steps(world.activity(), Doing::kBetweenSteps);
+  COPUS_TRY(std::optional<Controller> controller,
+            ready_controller(groups.rendezvous(), options, start));
   RunLog log;
-  std::optional<Controller> controller;
   std::unique_ptr<Decider> decider;
-  if (record != nullptr) {
-    controller.emplace(make_controller(options.adapt, trainer, start.adaptation));
-    if (!start.controller.is_null()) {
-      COPUS_TRY_VOID(controller->restore(start.controller, start.from + ": controller"));
-    }
+  if (controller) {
     decider = std::make_unique<LeadingDecider>(*controller, world, trainer.device);
     record->phases.emplace(short_name(trainer.plan), trainer.global_batch,
                            options.adapt.controller.policy.kind, start.step);
@@ -168,47 +184,50 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   COPUS_TRY(const Dataset data, open_data(options));
   COPUS_TRY_VOID(check_same_options(where, options, data));
   Activity& activity = *where.activity;
+  // A new run enters its directory when it is known that it can begin.
+  const bool resumes = options.checkpoint.resume;
+  PreparedRun prepared;
+  if (!resumes) {
+    COPUS_TRY(prepared, prepare_run(groups, options));
+  }
   // Before what it watches: it bounds the destructors too, which may wait for a GPU.
   std::optional<Watchdog> watchdog;
-  std::unique_ptr<Record> record;
-  TrainerOptions trainer = options.trainer;
+  COPUS_TRY(const std::unique_ptr<Record> record, enter_directory(where, options, progress));
+  COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), where.rank));
+  watchdog.emplace(activity, watching(where));
+
   RunStart start;
-  const auto enter = [&]() -> Result<void> {
-    COPUS_TRY(record, enter_directory(where, options, progress));
-    COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), where.rank));
-    watchdog.emplace(activity, watching(where));
-    return {};
-  };
-  if (options.checkpoint.resume) {
-    COPUS_TRY_VOID(enter());
-    COPUS_TRY(start, resume_run(groups, options, data, [&](const std::string& text) {
-                if (progress != nullptr) progress->say(text);
-              }));
-  } else {
-    COPUS_TRY(start, prepare_run(groups, options, trainer));
-    COPUS_TRY_VOID(enter());
-  }
-  // Not before it is known that the run can begin, or go on, with these options.
-  if (record) {
-    if (!options.changed.empty()) COPUS_TRY_VOID(record->directory.keep_before("config", ".toml"));
-    COPUS_TRY_VOID(record->directory.write_text("config.toml", options.config));
-  }
-  const auto begin = std::chrono::steady_clock::now();
   RunOutcome outcome;
-  outcome.steps = start.step;
-  outcome.samples = start.samples;
-  outcome.loss = start.loss;
-  const auto fail = [&](const std::string& why) {
-    outcome.reason = EndReason::kFailed;
-    outcome.error = why + (where.rank == 0 ? last_checkpoint(options.run_dir) : "");
-    activity.over();
+  auto begin = std::chrono::steady_clock::now();
+  // An error of it is one of the input.
+  const auto find_start = [&]() -> Result<void> {
+    if (resumes) {
+      COPUS_TRY(start, resume_run(groups, options, data, [&](const std::string& text) {
+                  if (progress != nullptr) progress->say(text);
+                }));
+    }
+    // Not before it is known that the run can begin, or go on, with these options.
+    return on_rank_0(where, "copus/config",
+                     [&] { return write_config(record->directory, options); });
   };
-  const auto make_and_train = [&]() -> Result<void> {
-    if (!start.trainer) COPUS_TRY_VOID(make_trainer(groups, options, trainer, start));
+  const auto begin_and_train = [&]() -> Result<void> {
+    begin = std::chrono::steady_clock::now();
+    outcome.steps = start.step;
+    outcome.samples = start.samples;
+    outcome.loss = start.loss;
+    if (!resumes) {
+      COPUS_TRY(start, begin_run(groups, options, std::move(prepared)));
+    }
     return train(groups, options, data, start, record.get(), progress, stop_asked, outcome);
   };
+  const auto fail = [&](const std::string& why) {
+    outcome.reason = EndReason::kFailed;
+    outcome.error = why + (record ? last_checkpoint(options.run_dir) : "");
+    activity.over();
+  };
   try {
-    if (const Result<void> trained = make_and_train(); !trained) fail(trained.error().message);
+    COPUS_TRY_VOID(find_start());
+    if (const Result<void> trained = begin_and_train(); !trained) fail(trained.error().message);
   } catch (const std::exception& error) {
     fail(first_line(error));
   }
@@ -216,7 +235,6 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   outcome.tokens_per_s =
       static_cast<double>((outcome.samples - start.samples) * options.trainer.seq_len) /
       std::max(1e-9, outcome.seconds.v);
-  if (progress != nullptr) progress->finish();
   if (record) {
     const Result<void> recorded = record->events.write(end_event(outcome));
     if (!recorded && outcome.error.empty()) fail(recorded.error().message);

@@ -32,8 +32,8 @@ struct RunOutcome {
 
 // Every rank calls this with the same options. `progress` and the run directory are rank 0's alone.
 // `stop_asked` may be set by a signal handler on any rank: all ranks then end after the same step.
-// An error is one of the input, before the run has started. What goes wrong later, libtorch's
-// exceptions with it, is an outcome with its `end` event.
+// An error is one of the input, found before the first step. Whatever else goes wrong once the run
+// has entered its directory, libtorch's exceptions with it, is an outcome with its `end` event.
 Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, Progress* progress,
                                 const std::atomic<bool>& stop_asked);
 

@@ -15,12 +15,11 @@ class RunLog {
   // `progress`: where a person reads; null: nowhere. Both outlive this.
   RunLog(EventStream& events, Progress* progress) : events_(&events), progress_(progress) {}
 
-  bool speaks() const { return events_ != nullptr; }
   // An event for the run's record and all who watch.
   Result<void> write(Event event) const {
-    return speaks() ? events_->write(std::move(event)) : Result<void>();
+    return events_ != nullptr ? events_->write(std::move(event)) : Result<void>();
   }
-  // A line for a person, which no event says.
+  // A line for a person that no event has.
   void say(const std::string& text) const {
     if (progress_ != nullptr) progress_->say(text);
   }

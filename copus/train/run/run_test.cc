@@ -61,7 +61,7 @@ Ended run_all(const RunOptions& options, int asked = -1) {
 std::vector<Event> events_of(const TestFolder& folder) {
   std::vector<Event> events;
   const Result<void> read =
-      read_events(folder.path("events.jsonl"), [&](const TimedEvent& event, const std::string&) {
+      read_events(events_path(folder.path()), [&](const TimedEvent& event, const std::string&) {
         events.push_back(event.event);
         return Result<void>();
       });
@@ -221,6 +221,59 @@ TEST(Run, ThatFailsBeforeItsFirstStepEndsWhereItWas) {
   EXPECT_TRUE(end.loss.has_value());
 }
 
+// What rank 0 alone finds out ends the others too: they do not wait for it until their time is over.
+TEST(Run, AControllerThatCannotBeRestoredEndsAllRanks) {
+  const TestFolder folder;
+  ASSERT_EQ(run_all(run_in(folder)).refused, "");
+  change_run_state(folder, 3, [](Json& run) { run["controller"]["noise"] = "nonsense"; });
+  RunOptions rest = going_on(run_in(folder));
+  rest.steps = 5;
+  const Ended ended = run_all(rest);
+  ASSERT_EQ(ended.refused, "");
+  for (const RunOutcome& outcome : ended.of) {
+    EXPECT_EQ(outcome.reason, EndReason::kFailed);
+    EXPECT_TRUE(contains(outcome.error, "controller: noise")) << outcome.error;
+  }
+  EXPECT_TRUE(ended.of[1].error.starts_with("rank 0: ")) << ended.of[1].error;
+  EXPECT_EQ(only<EndEvent>(events_of(folder)).back().reason, EndReason::kFailed);
+}
+
+TEST(Run, AConfigThatCannotBeWrittenIsAnErrorOfAllRanks) {
+  const TestFolder folder;
+  std::filesystem::create_directories(folder.path("config.toml/in the way"));
+  std::array<std::string, kRanks> refused;
+  run_ranks(kRanks, [&](int rank, GroupCache& groups) {
+    const Result<RunOutcome> outcome = run_training(groups, run_in(folder), nullptr, false);
+    ASSERT_FALSE(outcome.has_value()) << outcome->error;
+    refused[static_cast<std::size_t>(rank)] = outcome.error().message;
+  });
+  EXPECT_TRUE(contains(refused[0], "config.toml")) << refused[0];
+  EXPECT_EQ(refused[1], "rank 0: " + refused[0]);
+}
+
+// The other rank never comes: the run has entered its directory, and cannot go on.
+TEST(Run, WhatThrowsBeforeItsFirstStepHasAnEndEvent) {
+  const TestFolder folder;
+  ASSERT_EQ(run_all(run_in(folder)).refused, "");
+  RunOutcome outcome;
+  run_ranks(
+      kRanks,
+      [&](int rank, GroupCache& groups) {
+        RunOptions rest = going_on(run_in(folder));
+        if (rank == 1) rest.config = "steps = 4\n";
+        Result<RunOutcome> ran = run_training(groups, rest, nullptr, false);
+        EXPECT_EQ(ran.has_value(), rank == 0);
+        if (ran) outcome = std::move(ran).value();
+      },
+      std::chrono::seconds(3));
+  EXPECT_EQ(outcome.reason, EndReason::kFailed);
+  EXPECT_TRUE(contains(outcome.error, "rank 1")) << outcome.error;
+  const std::vector<Event> events = events_of(folder);
+  ASSERT_TRUE(std::holds_alternative<EndEvent>(events.back()));
+  EXPECT_EQ(std::get<EndEvent>(events.back()).reason, EndReason::kFailed);
+  EXPECT_EQ(std::get<EndEvent>(events.back()).error, outcome.error);
+}
+
 TEST(Run, GoesOnFromTheCheckpointBeforeOneThatIsDamaged) {
   const TestFolder folder;
   RunOptions options = run_in(folder);
@@ -272,10 +325,10 @@ TEST(Run, GoesBackToItsCheckpointAtABadStepAndLeavesTheSamplesOut) {
   const std::vector<Event> events = events_of(folder);
   const auto bad = only<BadStepEvent>(events);
   ASSERT_EQ(bad.size(), 3U) << "two rollbacks, and one more is too many";
-  EXPECT_EQ(bad[0].action, "rollback");
+  EXPECT_EQ(bad[0].action, OnBadStep::kRollback);
   EXPECT_EQ(bad[0].from, checkpoint_folder(folder.path(), 30));
   EXPECT_EQ(bad[0].samples, bad[0].step * kBatch) << "its samples are behind the run";
-  EXPECT_EQ(bad[2].action, "stop");
+  EXPECT_EQ(bad[2].action, OnBadStep::kStop);
   for (const RunOutcome& outcome : ended.of) EXPECT_EQ(outcome.reason, EndReason::kSpike);
   EXPECT_TRUE(contains(ended.of[0].error, "--max-rollbacks")) << ended.of[0].error;
 }

@@ -1,37 +1,53 @@
 #include "copus/train/run/same_options.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "copus/base/text.h"
+#include "copus/spec/hf_config_writer.h"
 #include "copus/train/comm/agree.h"
-#include "copus/train/options/run_data.h"
+#include "copus/train/options/open_data.h"
 
 namespace copus {
 namespace {
 
-// What must be the same on every rank, a line each. Paths may differ between machines, what they
-// lead to may not.
+// These options may hold a path, and paths may differ between machines: what they lead to is
+// compared instead.
+bool is_compared(std::string_view option) {
+  constexpr std::array<std::string_view, 5> kPaths = {"model", "data", "run-dir", "fix", "cluster"};
+  return std::find(kPaths.begin(), kPaths.end(), option) == kPaths.end();
+}
+
+std::string lines_of(std::string_view what, const Json& object) {
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    text += fmt::format("{}: {} = {}\n", what, key, value.dump());
+  }
+  return text;
+}
+
+// What must be the same on every rank, a line each.
 std::string common_options(const RunOptions& options, const Dataset& data) {
   std::string text;
   for (const std::string_view line : split(options.config, '\n')) {
-    const std::string_view key = line.substr(0, line.find(' '));
-    if (line.empty() || key == "model" || key == "data" || key == "run-dir") continue;
-    text += fmt::format("{}\n", line);
+    if (!line.empty() && is_compared(line.substr(0, line.find(' ')))) {
+      text += fmt::format("{}\n", line);
+    }
   }
-  const ModelSpec& m = options.trainer.model;
-  text += fmt::format("shape = {} layers of {}, MLP {}, {}/{} heads of {}, vocabulary {}\n",
-                      m.layers, m.hidden, m.ffn, m.heads, m.kv_heads, m.head_dim, m.vocab);
-  text += fmt::format(
-      "kind = gated {}, tied {}, norm {} {}, positions {} {} {} {} {} {} {}, activation {}, biases "
-      "{} {} "
-      "{}, qk_norm {}, std {}\n",
-      m.gated_mlp, m.tied_embeddings, static_cast<int>(m.norm), m.norm_eps,
-      static_cast<int>(m.positions), m.rope_theta, static_cast<int>(m.rope_scaling.kind),
-      m.rope_scaling.factor, m.rope_scaling.low_freq_factor, m.rope_scaling.high_freq_factor,
-      m.rope_scaling.original_max_positions, static_cast<int>(m.activation), m.qkv_bias,
-      m.attention_out_bias, m.mlp_bias, m.qk_norm, m.init_std);
+  ModelSpec model = options.trainer.model;
+  model.name.clear();
+  text += lines_of("model", hf_config_json(model));
+  for (const PartialPlan& space : options.adapt.spaces) {
+    for (const PlanField field : space.given.list()) {
+      text += fmt::format("fix: {} = {}\n", name_of(field), value_text(space.plan, field));
+    }
+  }
+  if (options.adapt.cluster) {
+    text += lines_of("cluster", cluster_to_json(*options.adapt.cluster));
+  }
   return text + fmt::format("tokens of data = {}\nsamples = {:016x}\n", data.tokens(),
                             data_fingerprint(data));
 }

@@ -10,7 +10,7 @@
 #include "copus/train/comm/agree.h"
 #include "copus/train/device/host_memory.h"
 #include "copus/train/move/restore.h"
-#include "copus/train/options/going_on.h"
+#include "copus/train/options/resume_rules.h"
 
 namespace copus {
 namespace {
@@ -23,35 +23,42 @@ T connected(GroupCache& groups, Result<T> made) {
   throw CommError(made.error().message);
 }
 
-const Comm* everyone(GroupCache& groups) {
-  std::vector<int> all(static_cast<std::size_t>(groups.rendezvous().world_size));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  return connected(groups, groups.group("world", all));
-}
-
 // A move holds two layouts; the memory for them is taken one by one.
 void reserve_for_moves(const RunOptions& options, const TrainerOptions& trainer,
-                       const RunStart& start) {
+                       const std::optional<Adaptation>& adaptation) {
   if (options.adapt.controller.policy.adapt != Adapt::kFull) return;
-  reserve_memory(start.adaptation->largest_bytes, trainer.ranks_per_node);
+  reserve_memory(static_cast<std::int64_t>(adaptation->largest.v), trainer.ranks_per_node);
 }
 
-// The newest first, as rank 0 sees them.
-Result<std::vector<std::string>> candidates(const Comm& world, const RunOptions& options) {
-  Json told;
+// The folders of the run's checkpoints as rank 0 sees them, the newest first.
+Result<std::vector<std::string>> list_newest_first(const Comm& world, const RunOptions& options) {
+  std::string told;
   if (world.rank() == 0) {
     const auto found = list_checkpoints(options.run_dir);
-    told["error"] = found ? "" : found.error().message;
-    told["folders"] = Json::array();
+    Json list = Json::object();
     if (found) {
-      for (const PublishedCheckpoint& c : *found) told["folders"].push_back(c.folder);
+      list["folders"] = Json::array();
+      for (const PublishedCheckpoint& c : *found) list["folders"].push_back(c.folder);
+    } else {
+      list["error"] = found.error().message;
+      list["field"] = found.error().field;
     }
+    told = list.dump();
   }
-  const Json heard =
-      Json::parse(from_rank_0(world, options.trainer.device, world.rank() == 0 ? told.dump() : ""));
-  if (const std::string error = heard.at("error"); !error.empty()) return Error{error};
-  std::vector<std::string> folders = heard.at("folders");
+  const Json heard = Json::parse(from_rank_0(world, options.trainer.device, told));
+  if (heard.contains("error")) {
+    return Error{heard.at("error").get<std::string>(), heard.at("field").get<std::string>()};
+  }
+  const std::vector<std::string> folders = heard.at("folders");
   return std::vector<std::string>(folders.rbegin(), folders.rend());
+}
+
+RunStart start_with(std::unique_ptr<Trainer> trainer, PreparedRun prepared) {
+  RunStart start;
+  start.trainer = std::move(trainer);
+  start.cluster = std::move(prepared.cluster);
+  start.adaptation = std::move(prepared.adaptation);
+  return start;
 }
 
 void take_reached(const Manifest& manifest, const RunState& state, RunStart& start) {
@@ -83,35 +90,32 @@ Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const Trai
   return restored;
 }
 
-Result<RunStart> prepare_run(GroupCache& groups, const RunOptions& options,
-                             TrainerOptions& trainer) {
-  RunStart start;
+Result<PreparedRun> prepare_run(GroupCache& groups, const RunOptions& options) {
+  PreparedRun prepared;
+  prepared.trainer = options.trainer;
   if (options.adapt.on()) keep_freed_memory();
-  if (!options.adapt.on() && !options.adapt.choose_plan) return start;
-  COPUS_TRY(start.adaptation, prepare_adaptation(options.adapt, groups, trainer));
-  start.cluster = start.adaptation->cluster;
-  if (!options.adapt.on()) start.adaptation.reset();  // the plan was all there was to decide
-  return start;
+  if (!options.adapt.on() && !options.adapt.choose_plan) return prepared;
+  COPUS_TRY(prepared.adaptation, prepare_adaptation(options.adapt, groups, prepared.trainer));
+  prepared.cluster = prepared.adaptation->cluster;
+  if (!options.adapt.on()) prepared.adaptation.reset();  // the plan was all there was to decide
+  return prepared;
 }
 
-Result<void> make_trainer(GroupCache& groups, const RunOptions& options,
-                          const TrainerOptions& trainer, RunStart& start) {
-  reserve_for_moves(options, trainer, start);  // for this layout
-  COPUS_TRY(start.trainer, Trainer::create(groups, trainer));
-  reserve_for_moves(options, trainer, start);  // for one to move to
-  return {};
+Result<RunStart> begin_run(GroupCache& groups, const RunOptions& options, PreparedRun prepared) {
+  reserve_for_moves(options, prepared.trainer, prepared.adaptation);  // for this layout
+  COPUS_TRY(std::unique_ptr<Trainer> trainer, Trainer::create(groups, prepared.trainer));
+  reserve_for_moves(options, prepared.trainer, prepared.adaptation);  // for one to move to
+  return start_with(std::move(trainer), std::move(prepared));
 }
 
 Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
                             const std::function<void(const std::string&)>& say) {
-  const Comm* world = everyone(groups);
+  const Comm* world = connected(groups, groups.world());
   world->meet();  // some may come from a save
-  COPUS_TRY(const std::vector<std::string> folders, candidates(*world, options));
+  COPUS_TRY(const std::vector<std::string> folders, list_newest_first(*world, options));
   const auto vote = [&](const std::string& trouble) {
-    const std::string mine =
-        trouble.empty() ? "" : fmt::format("rank {}: {}", world->rank(), trouble);
     world->meet();  // not all have read as much, nor as fast
-    return first_said(*world, options.trainer.device, mine);
+    return first_trouble(*world, options.trainer.device, trouble);
   };
   std::string skipped;
   const auto skip = [&](const std::string& folder, const std::string& why) {
@@ -126,20 +130,22 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     }
     // From here on all ranks have the same manifest: what does not go with it is an error of all.
     COPUS_TRY(const RunState state, run_state_from_json(reader->manifest().run, "manifest: run"));
-    COPUS_TRY(RunOptions here, options_to_go_on(options, data, world->size(), *reader, state));
-    COPUS_TRY(RunStart start, prepare_run(groups, here, here.trainer));
-    take_reached(reader->manifest(), state, start);
-    reserve_for_moves(here, here.trainer, start);
-    COPUS_TRY_VOID(check_trainable(here.trainer));
+    COPUS_TRY(const RunOptions here,
+              options_to_go_on(options, data, world->size(), *reader, state));
+    COPUS_TRY(PreparedRun prepared, prepare_run(groups, here));
+    const TrainerOptions& trainer = prepared.trainer;
+    reserve_for_moves(here, trainer, prepared.adaptation);
+    COPUS_TRY_VOID(check_trainable(trainer));
     // Before the checkpoint is read: that ranks cannot reach each other is no fault of its.
-    connected(groups, Mesh::create(groups, here.trainer.plan, here.trainer.model));
-    Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, here.trainer, *reader);
+    connected(groups, Mesh::create(groups, trainer.plan, trainer.model));
+    Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, trainer, *reader);
     if (const std::string why = vote(restored ? "" : restored.error().message); !why.empty()) {
       skip(folder, why);
       continue;
     }
-    start.trainer = std::move(restored).value();
-    reserve_for_moves(here, here.trainer, start);
+    reserve_for_moves(here, trainer, prepared.adaptation);
+    RunStart start = start_with(std::move(restored).value(), std::move(prepared));
+    take_reached(reader->manifest(), state, start);
     start.resumed = true;
     start.from = folder;
     start.skipped = skipped;
@@ -160,9 +166,8 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
                        folders.size(), options.run_dir, skipped);
   }
   say(fmt::format("{} has no checkpoint yet: beginning at step 0", options.run_dir));
-  TrainerOptions trainer = options.trainer;
-  COPUS_TRY(RunStart start, prepare_run(groups, options, trainer));
-  COPUS_TRY_VOID(make_trainer(groups, options, trainer, start));
+  COPUS_TRY(PreparedRun prepared, prepare_run(groups, options));
+  COPUS_TRY(RunStart start, begin_run(groups, options, std::move(prepared)));
   start.resumed = true;
   return start;
 }
