@@ -21,7 +21,7 @@ std::vector<NormEntry> entries_of(const std::vector<SquaredNorm>& norms) {
   return entries;
 }
 
-// The sign of what is no number says nothing.
+// NaN may have a sign, which means nothing.
 double without_sign_of_nan(double x) { return std::isnan(x) ? NAN : x; }
 
 }  // namespace
@@ -82,9 +82,9 @@ Result<void> LiveJob::begin() {
   if (done() || evaluates) trainer_.mesh().world->activity().set_step(steps_);
   COPUS_TRY_VOID(log_.write(begin_event(options_, start_, data_)));
   if (reason_ == EndReason::kSteps || reason_ == EndReason::kSamples) {
-    log_.say(fmt::format("nothing to train: its --{} {} is reached; give it a larger one to go on",
-                         to_string(*reason_),
-                         reason_ == EndReason::kSteps ? *options_.steps : *options_.samples));
+    log_.say(fmt::format(
+        "nothing to train: the run has reached --{} {}; give a larger one to go on",
+        to_string(*reason_), reason_ == EndReason::kSteps ? *options_.steps : *options_.samples));
   }
   if (evaluates) {
     COPUS_TRY(const bool evaluated, evaluate());

@@ -8,6 +8,7 @@
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/train/checkpoint/run_state.h"
 #include "copus/train/comm/agree.h"
 #include "copus/train/health/watchdog.h"
 #include "copus/train/options/open_data.h"
@@ -83,6 +84,20 @@ std::string last_checkpoint(const std::string& run_dir) {
   const auto saved = list_checkpoints(run_dir);
   if (!saved || saved->empty()) return "";
   return fmt::format("; the last checkpoint is {}", saved->back().folder);
+}
+
+// What a run had reached that cannot go on: as its newest whole checkpoint has it.
+void take_saved(const std::string& run_dir, RunOutcome& outcome) {
+  const auto saved = list_checkpoints(run_dir);
+  if (!saved) return;
+  for (auto checkpoint = saved->rbegin(); checkpoint != saved->rend(); ++checkpoint) {
+    const Result<Manifest> manifest = read_manifest(checkpoint->folder);
+    if (!manifest) continue;
+    outcome.steps = manifest->step;
+    outcome.samples = manifest->samples;
+    if (const auto state = run_state_from_json(manifest->run, "")) outcome.loss = state->loss;
+    return;
+  }
 }
 
 // What moving brought, in words; empty where nothing moved.
@@ -205,6 +220,9 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
       COPUS_TRY(start, resume_run(groups, options, data, [&](const std::string& text) {
                   if (progress != nullptr) progress->say(text);
                 }));
+      outcome.steps = start.step;
+      outcome.samples = start.samples;
+      outcome.loss = start.loss;
     }
     // Not before it is known that the run can begin, or go on, with these options.
     return on_rank_0(where, "copus/config",
@@ -212,9 +230,6 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   };
   const auto begin_and_train = [&]() -> Result<void> {
     begin = std::chrono::steady_clock::now();
-    outcome.steps = start.step;
-    outcome.samples = start.samples;
-    outcome.loss = start.loss;
     if (!resumes) {
       COPUS_TRY(start, begin_run(groups, options, std::move(prepared)));
     }
@@ -225,15 +240,21 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     outcome.error = why + (record ? last_checkpoint(options.run_dir) : "");
     activity.over();
   };
+  bool has_start = false;
+  std::int64_t samples_before = 0;
   try {
     COPUS_TRY_VOID(find_start());
+    has_start = true;
+    samples_before = outcome.samples;
     if (const Result<void> trained = begin_and_train(); !trained) fail(trained.error().message);
   } catch (const std::exception& error) {
+    if (!has_start && resumes) take_saved(options.run_dir, outcome);
+    if (!has_start) samples_before = outcome.samples;
     fail(first_line(error));
   }
   if (outcome.seconds.v == 0) outcome.seconds = seconds_since(begin);
   outcome.tokens_per_s =
-      static_cast<double>((outcome.samples - start.samples) * options.trainer.seq_len) /
+      static_cast<double>((outcome.samples - samples_before) * options.trainer.seq_len) /
       std::max(1e-9, outcome.seconds.v);
   if (record) {
     const Result<void> recorded = record->events.write(end_event(outcome));

@@ -221,7 +221,8 @@ TEST(Run, ThatFailsBeforeItsFirstStepEndsWhereItWas) {
   EXPECT_TRUE(end.loss.has_value());
 }
 
-// What rank 0 alone finds out ends the others too: they do not wait for it until their time is over.
+// What rank 0 alone finds out ends the others too: they do not wait for it until their time is
+// over.
 TEST(Run, AControllerThatCannotBeRestoredEndsAllRanks) {
   const TestFolder folder;
   ASSERT_EQ(run_all(run_in(folder)).refused, "");
@@ -271,7 +272,14 @@ TEST(Run, WhatThrowsBeforeItsFirstStepHasAnEndEvent) {
   const std::vector<Event> events = events_of(folder);
   ASSERT_TRUE(std::holds_alternative<EndEvent>(events.back()));
   EXPECT_EQ(std::get<EndEvent>(events.back()).reason, EndReason::kFailed);
-  EXPECT_EQ(std::get<EndEvent>(events.back()).error, outcome.error);
+  const EndEvent& end = std::get<EndEvent>(events.back());
+  EXPECT_EQ(end.error, outcome.error);
+  const EndEvent reached = only<EndEvent>(events).front();  // of the run before
+  EXPECT_EQ(end.step, reached.step);
+  EXPECT_GT(end.step, 0);
+  EXPECT_EQ(end.samples, reached.samples);
+  EXPECT_EQ(end.loss, reached.loss);
+  EXPECT_EQ(outcome.tokens_per_s, 0);
 }
 
 TEST(Run, GoesOnFromTheCheckpointBeforeOneThatIsDamaged) {

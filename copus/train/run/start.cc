@@ -162,8 +162,7 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     return start;
   }
   if (!folders.empty()) {
-    return field_error("--resume", "none of the {} checkpoints in {} can be used: {}",
-                       folders.size(), options.run_dir, skipped);
+    return field_error("--resume", "no checkpoint in {} can be used: {}", options.run_dir, skipped);
   }
   say(fmt::format("{} has no checkpoint yet: beginning at step 0", options.run_dir));
   COPUS_TRY(PreparedRun prepared, prepare_run(groups, options));
