@@ -125,7 +125,10 @@ class NodeStoreServer::Loop {
         const short out = member.out.empty() ? 0 : POLLOUT;
         polled.push_back({member.socket.fd(), static_cast<short>(POLLIN | out), 0});
       }
-      if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // interrupted
+      if (::poll(polled.data(), polled.size(), -1) < 0) {
+        if (errno != EINTR) rest();
+        continue;
+      }
       if (polled[0].revents != 0) return;
       for (std::size_t i = members_.size(); i-- > 0;) {
         const short happened = polled[i + 2].revents;
@@ -140,6 +143,8 @@ class NodeStoreServer::Loop {
   void admit() {
     OwnedDescriptor socket(
         ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    // It stays where it is, to be taken when there are descriptors and memory again.
+    if (socket.fd() < 0 && errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) rest();
     ucred peer{};
     socklen_t size = sizeof peer;
     if (socket.fd() < 0 || ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
@@ -148,6 +153,9 @@ class NodeStoreServer::Loop {
     }
     members_.push_back({std::move(socket), {}, {}});
   }
+
+  // What cannot be done now is asked for again and again: not in a busy loop.
+  static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
   // False: the member is gone, or is none.
   bool attend(Member& member) {
@@ -376,8 +384,14 @@ Result<c10::intrusive_ptr<c10d::Store>> join_node_store(const std::string& name,
                                                         std::chrono::milliseconds timeout) {
   const Address address = abstract_address(name);
   OwnedDescriptor socket = new_socket(SOCK_NONBLOCK);
-  if (socket.fd() < 0 || ::connect(socket.fd(), generic(address), address.size) != 0) {
-    return make_error("cannot reach the ranks' meeting point {} ({})", name, text_of(errno));
+  const auto deadline = Clock::now() + timeout;
+  while (socket.fd() < 0 || ::connect(socket.fd(), generic(address), address.size) != 0) {
+    const int reason = errno;
+    // Many ranks join at once: as many as the queue has room for.
+    if (socket.fd() < 0 || reason != EAGAIN || Clock::now() >= deadline) {
+      return make_error("cannot reach the ranks' meeting point {} ({})", name, text_of(reason));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return c10::intrusive_ptr<c10d::Store>(
       c10::make_intrusive<NodeStore>(name, std::move(socket), timeout));

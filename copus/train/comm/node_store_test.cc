@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,6 +31,17 @@ StorePointer join(const NodeStoreServer& server, std::chrono::milliseconds limit
   EXPECT_TRUE(store.has_value()) << store.error().message;
   return *store;
 }
+
+struct Address {
+  explicit Address(const std::string& store) {
+    name.sun_family = AF_UNIX;
+    store.copy(name.sun_path + 1, sizeof name.sun_path - 1);
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + store.size());
+  }
+  const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&name); }
+  sockaddr_un name{};
+  socklen_t size = 0;
+};
 
 TEST(NodeStore, WhatOneMemberSetsAnotherGets) {
   const auto server = serve();
@@ -101,14 +113,10 @@ TEST(NodeStore, AMemberHearsThatTheServerIsGone) {
 TEST(NodeStore, AStrangerDisturbsNobody) {
   const auto server = serve();
   const StorePointer store = join(*server);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  server->name().copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  const auto size =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + server->name().size());
+  const Address address(server->name());
   for (const std::string& said : {std::string(64, '\xff'), std::string("\x01"), std::string()}) {
     const int stranger = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ASSERT_EQ(::connect(stranger, reinterpret_cast<const sockaddr*>(&address), size), 0);
+    ASSERT_EQ(::connect(stranger, address.generic(), address.size), 0);
     ASSERT_EQ(::send(stranger, said.data(), said.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(said.size()));
     store->set("key", Blob{2});
@@ -116,6 +124,28 @@ TEST(NodeStore, AStrangerDisturbsNobody) {
     ::close(stranger);
     EXPECT_EQ(store->get("key"), Blob{2});
   }
+}
+
+// Another user who knows the name gets no answer.
+TEST(NodeStore, AnotherUserIsTurnedAway) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto server = serve();
+  join(*server)->set("secret", Blob{42});
+  const Address address(server->name());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // After a fork beside threads, system calls alone.
+    constexpr uid_t kNobody = 65534;
+    char answer = 0;
+    const int stranger = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    const bool turned_away = ::setuid(kNobody) == 0 &&
+                             ::connect(stranger, address.generic(), address.size) == 0 &&
+                             ::recv(stranger, &answer, 1, 0) == 0;
+    ::_exit(turned_away ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(NodeStore, NamesAreNotGuessed) {
