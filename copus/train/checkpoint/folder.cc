@@ -91,10 +91,12 @@ Result<void> prepare_checkpoints(const std::string& run_dir) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return make_error("{}: cannot be created: {}", folder, error.message());
-  // The names of new folders are on the disk once their parents are.
+  // A new folder's name is on the disk once the folder that it is in is. Somebody else's folder may
+  // allow us to enter it and not to open it; then it cannot be synced.
   COPUS_TRY_VOID(sync_folder(run_dir));
   const fs::path run = (fs::absolute(run_dir, error) / "").parent_path();
-  COPUS_TRY_VOID(sync_folder(run.parent_path().string()));
+  const std::string above = run.parent_path().string();
+  if (::access(above.c_str(), R_OK) == 0) COPUS_TRY_VOID(sync_folder(above));
   const std::string probe = (fs::path(folder) / ".writable").string();
   COPUS_TRY_VOID(write_whole_file(probe, ""));
   ::unlink(probe.c_str());

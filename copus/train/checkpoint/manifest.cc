@@ -89,7 +89,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& wher
   sealed.erase(kChecksum);
   const std::string again = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (xxh3_of(sealed_text(sealed)) != wanted || again != text) {
-    return make_error("{}: is damaged: its content is not what its checksum was taken of", where);
+    return make_error("{}: is damaged: its checksum does not match", where);
   }
 
   const Json& model = fields.child("model");

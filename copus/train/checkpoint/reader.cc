@@ -49,6 +49,15 @@ Result<CheckpointReader> CheckpointReader::open(const std::string& folder) {
 
 Result<void> CheckpointReader::add_file(const CheckpointFile& file) {
   const std::string path = inside(folder_, file.name);
+  std::error_code failed;
+  const std::uintmax_t size = std::filesystem::file_size(path, failed);
+  if (failed == std::errc::no_such_file_or_directory) {
+    return make_error("{}: is damaged: the file is missing", path);
+  }
+  if (!failed && static_cast<std::int64_t>(size) != file.bytes) {
+    return make_error("{}: is damaged: has {} bytes; want {}, as the manifest has it", path, size,
+                      file.bytes);
+  }
   COPUS_TRY(SafetensorsFile opened, SafetensorsFile::open(path));
   const SafetensorsHeader& header = opened.header();
   const std::int64_t bytes =
@@ -123,8 +132,8 @@ Result<void> CheckpointReader::check_covered() {
     }
   }
   if (known == pieces_.size()) return {};
-  return make_error("{}: has arrays that are none of the model's ({} kinds and tensors of {})",
-                    folder_, pieces_.size() - known, pieces_.size());
+  return make_error("{}: is damaged: {} of its {} arrays are not the model's", folder_,
+                    pieces_.size() - known, pieces_.size());
 }
 
 Result<void> CheckpointReader::read(StateArray kind, const std::string& tensor,
@@ -155,8 +164,8 @@ Result<void> CheckpointReader::read(StateArray kind, const std::string& tensor,
                     to_string(kind), tensor);
 }
 
-// What both have is runs of whole rows of neither, of the one or of the other, or of both: then it
-// is one run.
+// The overlap is read in pieces that are contiguous on both sides: row by row, or all at once where
+// its rows are whole rows of both.
 Result<void> CheckpointReader::read_piece(const Piece& piece, const Stripe& wanted,
                                           std::span<float> out) const {
   const Stripe both = overlap(piece.stripe, wanted);

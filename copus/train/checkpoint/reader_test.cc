@@ -192,7 +192,7 @@ TEST(CheckpointReader, EveryElementMustBeThereOnce) {
                          parts.push_back({StateArray::kWeight, "final_norm.bias", {0, 1, 0, 8}});
                          data.resize(data.size() + 8);
                        }),
-                       "none of the model's"));
+                       "are not the model's"));
 }
 
 TEST(CheckpointReader, WeightsAloneHaveMomentsOfZero) {

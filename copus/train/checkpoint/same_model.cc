@@ -34,6 +34,7 @@ Result<void> check_same_model(const ModelSpec& wanted, const CheckpointReader& r
   model.attention_dropout = saved.attention_dropout;
   const Json mine = hf_config_json(model), its = hf_config_json(saved);
   for (const auto& [key, value] : mine.items()) {
+    if (key == "architectures" || key == "model_type") continue;  // names of what the others say
     const Json other = its.value(key, Json());
     if (value == other) continue;
     return field_error("--model", "got {} = {}; want {}, as {} has it", key, value.dump(),

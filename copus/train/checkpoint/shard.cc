@@ -45,7 +45,7 @@ Result<ShardPart> parse_part_name(const std::string& name, const std::string& wh
   if (!known) return bad("got another kind");
   part.tensor = fields[1];
   const std::vector<std::string_view> numbers = split(fields[2], '.');
-  if (numbers.size() != 4) return bad("got another number of numbers");
+  if (numbers.size() != 4) return bad("want four numbers");
   const std::array<std::int64_t*, 4> places = {&part.stripe.first_column, &part.stripe.columns,
                                                &part.stripe.begin, &part.stripe.end};
   for (std::size_t i = 0; i < places.size(); ++i) {
