@@ -98,6 +98,17 @@ Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
   return json;
 }
 
+// What a user may not know who typed dp, tp, pp and mb as short text; empty if it does not matter.
+std::string note_on_pins(const SearchRequest& request) {
+  if (request.fixed.given != PlanFields::all()) return "";
+  return "; --fix got a whole layout, which pins every part: write tp=2,pp=4 to pin only some";
+}
+
+Error with_note(Error error, const SearchRequest& request) {
+  error.message += note_on_pins(request);
+  return error;
+}
+
 // One sentence on why a search found nothing: no layout divides, or none fits.
 std::string why_nothing(const StepModel& model, const SearchRequest& request,
                         const SearchResult& found) {
@@ -113,15 +124,16 @@ std::string why_nothing(const StepModel& model, const SearchRequest& request,
   }
   const RankedPlan& c = *found.closest;
   return fmt::format(
-      "none of {} layouts fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}",
+      "no layout of {} fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}{}",
       found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()), to_gib(model.budget()),
-      c.estimate.memory_rank);
+      c.estimate.memory_rank, note_on_pins(request));
 }
 
 void print_search(const Workload& job, const StepModel& model, const SearchResult& found,
                   const std::optional<RankedPlan>& usual) {
-  fmt::print("{}\n{} plans searched in {}, {} fit in {:.1f} GiB\n\n", describe(job), found.searched,
-             human_seconds(found.search_time.v), found.feasible, to_gib(model.budget()));
+  fmt::print("{}\n{} searched in {}, {} fit in {:.1f} GiB\n\n", describe(job),
+             counted(found.searched, "plan"), human_seconds(found.search_time.v), found.feasible,
+             to_gib(model.budget()));
   std::vector<std::vector<std::string>> rows;
   for (const RankedPlan& entry : found.plans)
     rows.push_back(table_row(std::to_string(rows.size() + 1), model, entry));
@@ -193,7 +205,9 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   }
   if (!any_searched) {
     const StepModel last(job.model, job.cluster, job.seq_len, last_batch, job.options);
-    if (const Result<void> pins = check_pins(last, request); !pins) return report(pins.error());
+    if (const Result<void> pins = check_pins(last, request); !pins) {
+      return report(with_note(pins.error(), request));
+    }
   }
   if (*args.job.json) {
     fmt::print("{}\n", json.dump(2));
@@ -244,7 +258,9 @@ int run_plan(const PlanArgs& args) {
   const SearchResult found = search(model, request);
   if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
-    if (const Result<void> pins = check_pins(model, request); !pins) return report(pins.error());
+    if (const Result<void> pins = check_pins(model, request); !pins) {
+      return report(with_note(pins.error(), request));
+    }
   }
   if (found.plans.empty()) {
     if (*args.job.json) {

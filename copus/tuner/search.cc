@@ -189,8 +189,8 @@ class Walk {
     const Int rest = gpus_ / (plan_.tp * plan_.cp);
     for (const Int pp : gpu_divisors) {
       if (!allowed(kPp, fixed_.plan.pp, pp)) continue;
-      // Every stage must have a layer.
-      if (rest % pp != 0 || pp > spec_.layers) continue;
+      // Every stage must have a layer, unless a pinned split says which have none.
+      if (rest % pp != 0 || (pp > spec_.layers && !fixed_.has(kStageLayers))) continue;
       plan_.pp = pp;
       plan_.dp = rest / pp;
       if (!allowed(kDp, fixed_.plan.dp, plan_.dp)) continue;
