@@ -17,6 +17,7 @@
 #include "apps/copus/commands.h"
 #include "apps/copus/common.h"
 #include "apps/copus/version.h"
+#include "copus/args/option_table.h"
 #include "copus/base/program_file.h"
 #include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
@@ -52,8 +53,13 @@ copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
   return {};
 }
 
-// The same for the first flag that its command does not have.
-copus::Result<void> check_flags(const copus::CommandLine& line, int argc, char** argv) {
+// The command that the arguments name, by its path ("checkpoint export"), and how many they take
+// for it, the program's name included.
+struct NamedCommand {
+  std::string path;
+  int words = 1;
+};
+NamedCommand named_command(const copus::CommandLine& line, int argc, char** argv) {
   std::string path;
   int i = 1;
   for (; i < argc && argv[i][0] != '-'; ++i) {
@@ -64,24 +70,53 @@ copus::Result<void> check_flags(const copus::CommandLine& line, int argc, char**
     if (std::none_of(line.commands().begin(), line.commands().end(), is_longer)) break;
     path = longer;
   }
+  return {path, i};
+}
+
+// A flag that its command does not have: what was meant, as far as it can be told.
+copus::Error unknown_flag(const copus::CommandLine& line, const std::string& path,
+                          const std::string& flag, const std::vector<std::string>& names) {
+  for (const copus::Command& other : line.commands()) {
+    const copus::AnyOption* option = other.args->find(flag.substr(2));
+    if (option == nullptr || option->is_positional()) continue;
+    return copus::field_error(
+        flag, "an option of copus {}, not of copus {}; copus {} --help lists its own", other.path,
+        path, path);
+  }
+  std::vector<std::string> near = copus::nearest_names(flag, names);
+  // "--batch" for --global-batch.
+  for (const std::string& name : names) {
+    if (near.empty() && flag.size() > 4 && name.find(flag.substr(2)) != std::string::npos)
+      near = {name};
+  }
+  const std::string wanted = near.empty() ? "" : fmt::format("want {}; ", copus::join_or(near));
+  return copus::field_error(flag, "unknown option; {}copus {} --help lists them", wanted, path);
+}
+
+// The same for the first flag that its command does not have, or that lacks its value.
+copus::Result<void> check_flags(const copus::CommandLine& line, int argc, char** argv) {
+  const auto [path, words] = named_command(line, argc, argv);
   const auto command = std::find_if(line.commands().begin(), line.commands().end(),
-                                    [&](const copus::Command& each) { return each.path == path; });
+                                    [&](const auto& each) { return each.path == path; });
   if (command == line.commands().end()) return {};
   std::vector<std::string> names{"--help"};
   for (const copus::AnyOption* option : command->args->options()) names.push_back(option->flag());
-  for (; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+  const auto is_known = [&](std::string_view word) {
+    return std::find(names.begin(), names.end(), word) != names.end();
+  };
+  for (int i = words; i < argc && std::string_view(argv[i]) != "--"; ++i) {
     const std::string_view word = argv[i];
     if (!word.starts_with("--")) continue;
     const std::string flag(word.substr(0, word.find('=')));
-    if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
-    std::vector<std::string> near = copus::nearest_names(flag, names);
-    // "--batch" for --global-batch.
-    for (const std::string& name : names) {
-      if (near.empty() && flag.size() > 4 && name.find(flag.substr(2)) != std::string::npos)
-        near = {name};
+    if (!is_known(flag)) return unknown_flag(line, path, flag, names);
+    const copus::AnyOption* option = command->args->find(flag.substr(2));
+    const bool last = i + 1 == argc || is_known(argv[i + 1]);
+    if (option == nullptr || word != flag || !last) continue;
+    const copus::ValueForm& form = option->form();
+    if (!form.placeholder.empty() && form.bare.empty()) {
+      const std::string range = form.range.empty() ? "" : fmt::format(", {}", form.range);
+      return copus::field_error(flag, "got no value; want {}{}", copus::value_text(*option), range);
     }
-    const std::string wanted = near.empty() ? "" : fmt::format("want {}; ", copus::join_or(near));
-    return copus::field_error(flag, "unknown option; {}copus {} --help lists them", wanted, path);
   }
   return {};
 }
@@ -150,7 +185,9 @@ int main(int argc, char** argv) {
       std::fputs(text.str().c_str(), stdout);
       return answered(code);
     }
-    return copus::report(copus::make_error("{} (copus --help shows how)", error.what()));
+    const std::string path = named_command(line, argc, argv).path;
+    return copus::report(copus::make_error("{} (copus {}--help shows how)", error.what(),
+                                           path.empty() ? path : path + " "));
   } catch (const std::bad_alloc&) {
     return copus::report(copus::make_error("out of memory"));
   } catch (const std::exception& error) {  // such as standard output that cannot be written
