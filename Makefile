@@ -32,6 +32,7 @@ test: build  ## every test
 	ctest --preset release
 
 install: build  ## copus, its manual pages and completions to PREFIX (/usr/local)
+	@rm -f build/install_manifest*.txt  # another user's would stop this one
 	umask 022; cmake --install build --prefix $(abspath $(PREFIX))
 
 package:  ## build/packages: a .tar.gz, and on Debian and Ubuntu .deb files

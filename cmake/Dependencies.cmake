@@ -41,7 +41,9 @@ endif()
 
 find_package(benchmark QUIET)
 copus_want(benchmark_FOUND "Google Benchmark (package libbenchmark-dev): the benches")
+set(module_path ${CMAKE_MODULE_PATH})  # Ceres' file leaves its own there if a library of its is missing
 find_package(Ceres 2.1 QUIET)
+set(CMAKE_MODULE_PATH ${module_path})
 copus_want(Ceres_FOUND "Ceres 2.1 or later (package libceres-dev): copus validate --calibrate")
 find_path(COPUS_SENTENCEPIECE_INCLUDE sentencepiece_processor.h)
 find_library(COPUS_SENTENCEPIECE_LIBRARY sentencepiece)

@@ -43,10 +43,10 @@ install(CODE "
   file(INSTALL \"${completions}/_copus\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${folder}\")"
   COMPONENT copus)
 
-install(FILES LICENSE README.md DESTINATION share/doc/copus COMPONENT copus)
+install(FILES LICENSE README.md CONTRIBUTING.md DESTINATION share/doc/copus COMPONENT copus)
 install(FILES LICENSE DESTINATION share/doc/copus RENAME copyright COMPONENT copus)
 install(FILES LICENSE DESTINATION share/doc/copus-train RENAME copyright COMPONENT copus-train)
-install(DIRECTORY docs examples DESTINATION share/doc/copus COMPONENT copus)
+install(DIRECTORY catalog docs examples DESTINATION share/doc/copus COMPONENT copus)
 
 set(CPACK_PACKAGE_NAME copus)
 set(CPACK_PACKAGE_VENDOR "the Copus authors")
