@@ -2,9 +2,8 @@
 # What Copus does today: a plan, and a run that adapts. About two and a half minutes.
 # Usage: scripts/demo.sh [path of copus]
 set -euo pipefail
+copus=$(realpath "${1:-$(dirname "${BASH_SOURCE[0]}")/../build/bin/copus}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-copus=$(realpath "${1:-build/bin/copus}")
 runs=$(mktemp -d "${TMPDIR:-/tmp}/copus-demo-XXXXXX")
 trap 'rmdir "$runs" 2>/dev/null || true' EXIT  # where nothing was trained
 cd "$runs"
@@ -26,12 +25,13 @@ show plan --model llama-3.2-3b --cluster 1x8xH100-80GB-SXM --seq-len 2048 --swee
 
 # Training needs libtorch, and several ranks on CPUs need Gloo: a build may lack either. Any other failure is one.
 if ! "$copus" train --model tiny --ranks 2 --seq-len 32 --global-batch 4 --steps 1 --run-dir probe >/dev/null 2>why; then
-  if ! grep -q -e 'this build has no engine' -e 'a build with Gloo' why; then
+  if ! grep -q -e 'is not installed' -e 'a build with Gloo' why; then
     cat why >&2
+    rm -rf why probe
     exit 1
   fi
   say "Training is left out: $(sed -n '$s/^copus: error: //p' why)"
-  rm -f why
+  rm -rf why probe
   exit 0
 fi
 rm -rf probe why
