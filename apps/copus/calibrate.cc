@@ -130,7 +130,7 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
          fmt::format("{:.4g} to {:.4g}{}", p.low, p.high, p.at_limit ? ", at its limit" : "")});
   }
   fmt::print("fitted in {}{}\n\n{}\n", human_seconds(outcome.time),
-             outcome.fitted.converged ? "" : "; the solver did not come to an end that it trusts",
+             outcome.fitted.converged ? "" : "; the solver did not converge",
              format_table({"of", "<parameter", "before", "fitted", "95% interval"}, rows));
   if (!outcome.fitted.intervals_known) {
     fmt::print(
@@ -264,8 +264,8 @@ Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
     if (keys.size() < 2) continue;
     profiles.at(name).network = Json();
     to_stderr(
-        fmt::format("copus: {} has runs of {} networks, and a profile room for one: none is "
-                    "written ({})\n",
+        fmt::format("copus: {} has runs on {} networks, but a profile holds one network: "
+                    "the profile is written without one ({})\n",
                     name, keys.size(), fmt::join(keys, "; ")));
   }
   std::error_code failed;
@@ -323,9 +323,9 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   };
   if (std::none_of(runs.begin(), runs.end(), is_usable)) {
     return field_error("--calibrate",
-                       "got {} rows, none of which worked, can be priced and has a step_time_s or "
-                       "peak_mem_gib; want at least one",
-                       runs.size());
+                       "got {} without one that worked, can be priced and has a step_time_s or "
+                       "peak_mem_gib; want at least one such row",
+                       counted(static_cast<std::int64_t>(runs.size()), "row"));
   }
   const bool to_file = args.to.ends_with(".json");
   if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refuse before any work

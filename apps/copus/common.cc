@@ -94,7 +94,8 @@ Result<void> fill_in_dp(PartialPlan& partial, std::int64_t ranks, std::string_vi
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   COPUS_TRY(PartialPlan partial, load_partial_plan(text, "--plan"));
   const std::int64_t gpus = job.cluster.gpus();
-  COPUS_TRY_VOID(fill_in_dp(partial, gpus, "plan", fmt::format("the cluster's {} GPUs", gpus)));
+  COPUS_TRY_VOID(
+      fill_in_dp(partial, gpus, "plan", fmt::format("the cluster's {}", counted(gpus, "GPU"))));
   const ParallelPlan& plan = partial.plan;
   COPUS_TRY_VOID(
       plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut));

@@ -43,15 +43,13 @@ Result<void> pass_on(const CompareArgs& args, bool decides, TrainArgs& train) {
 Result<void> ask_for_policy(const CompareArgs& args, const LiveOptions& o, const Policy& policy,
                             const std::string& late_plan, TrainArgs& train) {
   if (policy.rule == Rule::kOracle || policy.free_switch) {
-    return field_error("--policies",
-                       "got {}; want it with --simulate: no live run knows or does that",
-                       policy.name);
+    return field_error(
+        "--policies", "got {}; want --simulate with it: it exists only in simulation", policy.name);
   }
   if (policy.rule == Rule::kCbsOptimistic && late_plan.empty()) {
     return field_error("--policies",
-                       "got cbs-optimistic; want static:{} before it: its layout is taken from "
-                       "there",
-                       o.late_batch);
+                       "got cbs-optimistic; want a static:BATCH before it: it takes its layout "
+                       "from the one with the largest batch");
   }
   const bool decides = policy.rule != Rule::kStatic;
   COPUS_TRY_VOID(pass_on(args, decides, train));

@@ -112,7 +112,8 @@ std::string fish_quoted(std::string_view text) {
 }
 
 std::string fish_script(CommandLine& line) {
-  std::string script = "complete -c copus -n __fish_use_subcommand -l version -d 'what this is'\n";
+  std::string script =
+      "complete -c copus -n __fish_use_subcommand -l version -d 'show the version'\n";
   for (const CLI::App* each : line.app().get_subcommands([](CLI::App*) { return true; })) {
     if (each->get_group().empty()) continue;
     script += fmt::format("complete -c copus -n __fish_use_subcommand -a {} -d {}\n",

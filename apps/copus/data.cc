@@ -97,9 +97,9 @@ int run_tokenize(const DataArgs& args) {
     json["documents"] = totals->documents;
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("{0}.bin and {0}.idx: {1} tokens of {2} in {3} document{4}, vocabulary {5}\n",
-               prefix, totals->tokens, totals->dtype, totals->documents,
-               totals->documents == 1 ? "" : "s", (*tokenizer)->vocab());
+    fmt::print("{0}.bin and {0}.idx: {1} of {2} in {3}, vocabulary {4}\n", prefix,
+               counted(totals->tokens, "token"), totals->dtype,
+               counted(totals->documents, "document"), (*tokenizer)->vocab());
   }
   return kOk;
 }
@@ -121,7 +121,7 @@ int run_builtin(const DataArgs& args) {
     json["text_bytes"] = bytes;
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("{}: {} bytes of the builtin corpus\n", output, bytes);
+    fmt::print("{}: {} of the builtin corpus\n", output, counted(bytes, "byte"));
   }
   return kOk;
 }

@@ -186,14 +186,15 @@ Result<void> check_outputs(const ValidateArgs& args) {
   const bool calibrates = args.calibrate.given();
   if (!calibrates && (args.keep.given() || *args.from_scratch)) {
     return field_error(*args.from_scratch ? "--from-scratch" : "--keep",
-                       "got it without --calibrate; want both, or neither");
+                       "got it without --calibrate; want --calibrate too");
   }
   if (calibrates && args.top.given()) {
     return field_error("--calibrate",
-                       "got it with --top; want one run that fits, then one that shows");
+                       "got it with --top; want them in two commands: first fit, then show");
   }
   if (calibrates && (args.out.given() || args.plot.given())) {
-    return field_error("--calibrate", "got it with {}; want one run that fits, then one that shows",
+    return field_error("--calibrate",
+                       "got it with {}; want them in two commands: first fit, then show",
                        args.out.given() ? "--out" : "--plot");
   }
   const std::string out = args.out.value_or(""), plot = args.plot.value_or("");

@@ -101,7 +101,7 @@ Result<void> read_metadata(const Json& json, const std::string& where,
   return {};
 }
 
-// One after the other from the first byte to the last: no two share any, none is nobody's.
+// One after the other from the first byte to the last: no two share any, no byte is left over.
 Result<void> check_ranges(const std::vector<SafetensorsArray>& arrays, std::int64_t data_bytes,
                           const std::string& where) {
   std::int64_t end = 0;

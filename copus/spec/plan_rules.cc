@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "copus/base/text.h"
 #include "copus/spec/plan_fields.h"
 #include "copus/spec/stage_split.h"
 
@@ -68,7 +69,7 @@ Error stages_do_not_divide(const ParallelPlan& plan, const PlanJob& job) {
   const std::string got =
       plan.vp == 1 ? fmt::format("{}", plan.pp) : fmt::format("{}*{}", plan.pp, plan.vp);
   if (job.cut == StageCut::kWork) {
-    return field_error(field, "got {}, more than {} layers; want at most so many", got, layers);
+    return field_error(field, "got {}; want at most {}, the number of layers", got, layers);
   }
   if (chunks > layers + 2) {
     return field_error(field, "got {}, more than {} layers; want a divisor ({})", got, layers,
@@ -298,9 +299,9 @@ constexpr PlanRule kRules[] = {
               plan.micro_batches(job.global_batch) % plan.pp == 0;
      },
      [](const ParallelPlan& plan, const PlanJob& job) {
-       return field_error(
-           "vp", "got {} with {} micro-batches; want a multiple of pp={} micro-batches, or vp=1",
-           plan.vp, plan.micro_batches(job.global_batch), plan.pp);
+       return field_error("vp", "got {} with {}; want a multiple of pp={} micro-batches, or vp=1",
+                          plan.vp, counted(plan.micro_batches(job.global_batch), "micro-batch"),
+                          plan.pp);
      }},
     {{kZero, kPp},
      [](const ParallelPlan& plan, const PlanJob&) noexcept {

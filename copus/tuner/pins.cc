@@ -195,7 +195,7 @@ Error pins_leave_nothing(const StepModel& model, const PartialPlan& pins, PlanFi
   using enum PlanField;
   std::string because =
       because_of_product(plan, guilty, {kTp, kCp, kPp, kDp}, model.cluster().gpus(),
-                         fmt::format("the cluster's {} GPUs", model.cluster().gpus()));
+                         fmt::format("the cluster's {}", counted(model.cluster().gpus(), "GPU")));
   if (because.empty()) {
     because = because_of_product(plan, guilty, {kDp, kMicroBatch}, model.global_batch(),
                                  fmt::format("the batch of {}", model.global_batch()));
@@ -223,9 +223,8 @@ Error micro_batches_leave_nothing(const StepModel& model, const SearchRequest& r
   const Int free_gpus = model.cluster().gpus() / (plan.tp * plan.cp * plan.pp * plan.dp);
   if (size_pinned && !dp_pinned && free_gpus % (at_once / plan.micro_batch) != 0) {
     return field_error(
-        option,
-        "got {} with micro_batch={} by --fix, which is dp={}; want a dp that divides {} GPUs",
-        count, plan.micro_batch, at_once / plan.micro_batch, free_gpus);
+        option, "got {} with micro_batch={} by --fix, which is dp={}; want a dp that divides {}",
+        count, plan.micro_batch, at_once / plan.micro_batch, counted(free_gpus, "GPU"));
   }
   std::vector<std::string> right;
   for (const std::string& text : near_divisors(batch, count)) {

@@ -220,7 +220,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
   plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
   const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
-  if (!recompute) cells.fail(error_in("recompute", recompute.error()));
+  if (!recompute) cells.fail(recompute.error());
   if (recompute) plan.recompute = *recompute;
 
   // An engine that has fewer sequences than replicas times micro-batches runs whole micro-batches.

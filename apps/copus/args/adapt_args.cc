@@ -77,9 +77,8 @@ Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& traine
   if (args.cluster.known()) {
     COPUS_TRY(out.cluster, load_cluster(*args.cluster));
     if (out.cluster->gpus() != ranks) {
-      return field_error("--cluster",
-                         "got {}, which has {} GPUs; want as many as there are ranks, {}",
-                         *args.cluster, out.cluster->gpus(), ranks);
+      return field_error("--cluster", "got {}, which has {}; want as many as there are ranks, {}",
+                         *args.cluster, counted(out.cluster->gpus(), "GPU"), ranks);
     }
     if (is_file(*args.cluster)) args.cluster.write_as(from_anywhere(*args.cluster));
   }

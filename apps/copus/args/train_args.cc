@@ -26,7 +26,8 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
   if (choice == PlanChoice::kGiven) {
     COPUS_TRY(partial, load_partial_plan(*args.plan, "--plan"));
   }
-  COPUS_TRY_VOID(fill_in_dp(partial, ranks, "--plan", fmt::format("the {} ranks", ranks)));
+  COPUS_TRY_VOID(
+      fill_in_dp(partial, ranks, "--plan", fmt::format("the {}", counted(ranks, "rank"))));
   ParallelPlan& plan = partial.plan;
   if (!partial.has(PlanField::kMicroBatch) && plan.dp > 0 && global_batch % plan.dp == 0) {
     // The largest up to 8 that divides a replica's share; a pipeline wants several.

@@ -25,9 +25,10 @@ Result<TrainRequest> request_training(TrainArgs& args) {
   if (environment && request.restarts.max_restarts > 0 &&
       environment->launcher != Launcher::kCopus) {
     return field_error("--max-restarts",
-                       "got {} under {}; want none: who starts ranks starts "
-                       "them again, with --resume",
-                       request.restarts.max_restarts, to_string(environment->launcher));
+                       "got {} under {}; want 0: let {} restart the ranks, with "
+                       "--resume",
+                       request.restarts.max_restarts, to_string(environment->launcher),
+                       to_string(environment->launcher));
   }
   // Ranks that were started look for themselves, after they have met: whose data is missing must
   // not leave the others waiting.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "copus/base/check.h"
+#include "copus/base/text.h"
 #include "copus/train/data/builtin_corpus.h"
 #include "copus/train/data/permutation.h"
 #include "copus/train/data/random.h"
@@ -72,9 +73,9 @@ Result<Dataset> Dataset::open(const std::vector<std::string>& sources,
   const std::int64_t needed = options.seq_len * (holds_out ? 2 : 1) + 1;
   if (total < needed) {
     return make_error(
-        "{}{}: got {} tokens; want {} or more: {} of seq_len {}, and one token for the last target",
+        "{}{}: got {}; want {} or more: {} of seq_len {}, and one token for the last target",
         dataset.files_.front().name(), dataset.files_.size() > 1 ? " and the other files" : "",
-        total, needed,
+        counted(total, "token"), needed,
         holds_out ? "a sequence to train on and one to hold out, each" : "a sequence",
         options.seq_len);
   }

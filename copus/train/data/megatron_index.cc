@@ -156,7 +156,7 @@ std::int64_t token_bytes(TokenType type) {
 Result<IndexSummary> check_index(std::span<const std::byte> index, const std::string& index_name,
                                  std::int64_t bin_bytes, const std::string& bin_name) {
   if (index.size() < kIndexHeaderBytes) {
-    return make_error("{}: got {} bytes; want {} or more, Megatron-LM's header", index_name,
+    return make_error("{}: is cut short at {} of the {} bytes of Megatron-LM's header", index_name,
                       index.size(), kIndexHeaderBytes);
   }
   if (std::memcmp(index.data(), kIndexMagic.data(), kIndexMagic.size()) != 0) {

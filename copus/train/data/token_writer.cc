@@ -34,8 +34,10 @@ class TokenWriter::PendingFile {
     TemporaryFile made = create_temporary_beside(path);
     temporary_ = std::move(made.name);
     file_ = made.fd < 0 ? nullptr : ::fdopen(made.fd, "w+b");
-    if (file_ == nullptr) return failed("create");
-    return {};
+    if (file_ != nullptr) return {};
+    const Result<void> failure = failed("create");
+    if (made.fd >= 0) ::close(made.fd);
+    return failure;
   }
 
   template <typename T>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "copus/base/median.h"
+#include "copus/base/text.h"
 
 namespace copus {
 namespace {
@@ -20,7 +21,7 @@ constexpr double kLeastDeviation = 1e-3;
 }  // namespace
 
 std::string BadSteps::judge(double loss, double grad_norm) {
-  // The sign of what is no number says nothing.
+  // NaN may have a sign, which means nothing.
   const auto plain = [](double x) { return std::isnan(x) ? NAN : x; };
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", plain(loss));
   if (!std::isfinite(grad_norm)) return fmt::format("the gradient norm is {}", plain(grad_norm));
@@ -58,12 +59,12 @@ std::string BadSteps::judge(double loss, double grad_norm) {
 
 Result<OnBadStep> BadSteps::act(const std::string& why) {
   if (options_.action == OnBadStep::kSkip && ++in_a_row_ > options_.most_in_a_row) {
-    return make_error("{}; {} bad steps in a row, and --max-bad-steps lets {} be left out", why,
-                      in_a_row_, options_.most_in_a_row);
+    return make_error("{}; {} bad steps in a row; --max-bad-steps is {}", why, in_a_row_,
+                      options_.most_in_a_row);
   }
   if (options_.action == OnBadStep::kRollback && ++rollbacks_ > options_.most_rollbacks) {
-    return make_error("{}; it was gone back {} times already, as often as --max-rollbacks lets it",
-                      why, options_.most_rollbacks);
+    return make_error("{}; rolled back {} already, and --max-rollbacks allows no more", why,
+                      counted(options_.most_rollbacks, "time"));
   }
   return options_.action;
 }

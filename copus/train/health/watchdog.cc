@@ -72,7 +72,7 @@ void Watchdog::run() {
       if (activity_.changes() == seen) options_.say(line(more));
     }
     if (still >= 2 * longest) {
-      options_.give_up(line(", twice as long as --timeout lets it: ended"));
+      options_.give_up(line(", twice as long as --timeout allows: ended"));
       return;
     }
   }

@@ -17,8 +17,8 @@ Result<Attempt> Restarts::next(const SupervisorOutcome& failed, const std::vecto
   COPUS_CHECK(may_help(failed));
   if (options_.max_restarts == 0) return Error{failed.message};
   if (made_ == options_.max_restarts) {
-    return make_error("{}; started again {} already, as often as --max-restarts lets it",
-                      failed.message, counted(made_, "time"));
+    return make_error("{}; restarted {} already, and --max-restarts allows no more", failed.message,
+                      counted(made_, "time"));
   }
   // Nothing is less than a step.
   const bool progress = checkpoint_step > checkpoint_step_;

@@ -39,7 +39,7 @@ TEST(Restarts, SoManyAndNoMore) {
     EXPECT_EQ(attempt->wait, Restarts::kFirstWait);
   }
   EXPECT_EQ(rule.next(failure(), {2}, 100).error().message,
-            "rank 2 was killed; started again 5 times already, as often as --max-restarts lets it");
+            "rank 2 was killed; restarted 5 times already, and --max-restarts allows no more");
 }
 
 TEST(Restarts, ThreeThatBringNoCheckpointAreEnough) {

@@ -14,7 +14,7 @@ struct ReshardOptions {
   // takes beside the two layouts' own memory.
   std::int64_t message_bytes = 8 << 20;
   int messages = 8;
-  MayRead may_read;  // what it says no to, messages do
+  MayRead may_read;  // where it returns false, messages carry the state
 };
 
 // The memory that messages pass through where they cannot go straight from and to where they lie.

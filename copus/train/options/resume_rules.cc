@@ -21,16 +21,15 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
   if (*state.fingerprint == now) return {};
   const Manifest& was = reader.manifest();
   const auto refused = [&](const char* field, const auto& got, const auto& want) {
-    return field_error(field,
-                       "got {}; want {}, as {} is on it, or --other-data to go on with another",
+    return field_error(field, "got {}; want {}, as in {}, or --other-data to go on with other data",
                        got, want, reader.folder());
   };
   if (data.seq_len() != was.seq_len) return refused("--seq-len", data.seq_len(), was.seq_len);
   if (options.trainer.seed != was.seed) return refused("--seed", options.trainer.seed, was.seed);
   return field_error(
       "--data",
-      "got {} with --held-out {}, whose samples have the fingerprint {}; want those that "
-      "{} is on ({}), or --other-data to go on with another",
+      "got {} with --held-out {}, whose samples have the fingerprint {}; want those of "
+      "{} ({}), or --other-data to go on with other data",
       fmt::join(options.data, " "), options.held_out, checksum_text(now), reader.folder(),
       checksum_text(*state.fingerprint));
 }
@@ -41,8 +40,8 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
   if (!given.batch_given &&
       (trainer.global_batch < adapt.lowest_batch || trainer.global_batch > adapt.highest_batch)) {
     return field_error("--batch-range",
-                       "got {}:{}; want one that holds {}, the batch that the run has got to, or "
-                       "--global-batch to go on at another",
+                       "got {}:{}, without the run's current batch {}; want a range with it, or "
+                       "--global-batch to go on at another batch",
                        adapt.lowest_batch, adapt.highest_batch, trainer.global_batch);
   }
   const bool allowed =
@@ -52,8 +51,8 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
   if (allowed) return {};
   return field_error(
       "--fix",
-      "got one that does not allow {}, the layout that the run has got to; want one that "
-      "does, or --plan to go on at another",
+      "got pins that exclude {}, the run's current layout; want pins that allow it, or --plan to "
+      "go on at another layout",
       short_name(trainer.plan));
 }
 
