@@ -118,9 +118,9 @@ class Judge {
         return fmt::format("; its step time is uncertain by {:.1f}%",
                            100 * rated.choice->relative_sd);
       case Bar::kNoise:
-        return fmt::format("; it could be {:+.1f}%, for the noise scale is between {} and {}",
-                           100 * worst_gain(rated), human_count(noise_.low),
-                           human_count(noise_.high));
+        return fmt::format(
+            "; at the ends of the noise scale's interval ({} to {}) it could be {:+.1f}%",
+            human_count(noise_.low), human_count(noise_.high), 100 * worst_gain(rated));
       case Bar::kPause:
         return fmt::format("; its pause of {} would save only {} in the {} that {}",
                            human_seconds(rated.choice->pause), human_seconds(saved(rated)),
