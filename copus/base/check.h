@@ -1,5 +1,5 @@
-// CHECK: a condition that only a bug can break. Never reachable from user input; input errors are
-// Result<T>.
+// COPUS_CHECK(condition) aborts the program if the condition is false. Only a bug may cause that:
+// bad input is an error in a Result<T>.
 #pragma once
 
 #include <cstdio>

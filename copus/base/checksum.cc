@@ -1,6 +1,6 @@
 #include "copus/base/checksum.h"
 
-// Nothing of it to link: the program runs where the library is not installed.
+// Compiles xxHash into this file, so that the program also runs where the library is not installed.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

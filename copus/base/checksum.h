@@ -1,4 +1,5 @@
-// XXH3 (64 bits) of bytes: finds damage, by no means an adversary. All at once, or piece by piece.
+// XXH3, a checksum of 64 bits. It detects damaged bytes, but not deliberate changes. xxh3_of()
+// takes all bytes at once; Xxh3 takes them piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +23,14 @@ class Xxh3 {
   ~Xxh3();
 
   void add(std::span<const std::byte> bytes);
-  std::uint64_t digest() const;  // of all that was added so far
+  std::uint64_t digest() const;  // of all bytes added so far
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// A checksum as files have it: 16 hexadecimal digits.
+// A checksum as files contain it: 16 hexadecimal digits.
 std::string checksum_text(std::uint64_t checksum);
 Result<std::uint64_t> parse_checksum(std::string_view text, std::string_view field);
 

@@ -1,9 +1,10 @@
-// Counts heap allocations by replacing operator new. Include it in one source file of a binary: the
-// replacement is for the whole program.
+// Counts heap allocations by replacing operator new. Include it in only one source file of a
+// program, because the replacement holds for the whole program.
 //
-// Every form that the programs use is replaced. AddressSanitizer has its own nothrow form, which
-// std::stable_sort calls: memory of the one must not be freed by the other. Nothing is inlined,
-// because GCC would warn of a new that meets free().
+// All forms that the programs use are replaced. The nothrow form is one of them, because
+// std::stable_sort calls it. AddressSanitizer has a nothrow form of its own, and our operator
+// delete must not free AddressSanitizer's memory. The functions are not inlined, because GCC would
+// warn that free() gets memory from operator new.
 #pragma once
 
 #include <cstdlib>

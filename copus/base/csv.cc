@@ -15,7 +15,7 @@ class Records {
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   }
 
-  // False at the end. Empty lines and comments are passed over.
+  // Returns false at the end of the text. Skips empty lines and comments.
   Result<bool> next(CsvTable::Row& row) {
     while (!rest_.empty() && (rest_[0] == '#' || rest_[0] == '\n' || rest_.starts_with("\r\n"))) {
       const std::size_t end = rest_.find('\n');
@@ -32,7 +32,7 @@ class Records {
     }
     if (rest_.starts_with('\r')) rest_.remove_prefix(1);
     if (!rest_.empty() && rest_[0] != '\n') {
-      return make_error("{}: line {}: got text behind a cell; want a comma or the end of the line",
+      return make_error("{}: line {}: got text after a cell; want a comma or the end of the line",
                         where_, line_);
     }
     if (!rest_.empty()) rest_.remove_prefix(1);
@@ -105,7 +105,7 @@ std::string csv_line(std::span<const std::string> cells) {
   std::string line;
   for (const std::string& cell : cells) {
     if (&cell != cells.data()) line += ',';
-    // A lone empty cell would be an empty line, which a reader passes over.
+    // A row of one empty cell is quoted: readers would skip an empty line.
     const bool is_lost = cells.size() == 1 && cell.empty();
     if (cell.find_first_of(",\"\r\n") == std::string::npos && !cell.starts_with('#') && !is_lost) {
       line += cell;

@@ -26,7 +26,7 @@ constexpr std::size_t kMaxCsvBytes = std::size_t{256} * 1024 * 1024;
 Result<CsvTable> parse_csv(std::string_view text, std::string_view where);
 Result<CsvTable> read_csv_file(const std::string& path);
 
-// One line, quoted where need be, with its end.
+// One line with its newline. Cells are quoted where necessary.
 std::string csv_line(std::span<const std::string> cells);
 
 }  // namespace copus

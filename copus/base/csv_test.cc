@@ -70,12 +70,12 @@ TEST(Csv, ErrorsNameTheLine) {
   EXPECT_EQ(error_of("# c\na,b,a\n"), "t.csv: line 2: got column \"a\" twice; want it once");
   EXPECT_EQ(error_of("a\n1\n\"x\ny\n"), "t.csv: line 3: got a quote that is never closed");
   EXPECT_EQ(error_of("a,b\n\"x\"y,1\n"),
-            "t.csv: line 2: got text behind a cell; want a comma or the end of the line");
+            "t.csv: line 2: got text after a cell; want a comma or the end of the line");
 }
 
 TEST(Csv, ALineEndOfAnOldMacIsNone) {
   EXPECT_EQ(error_of("a\rb\n1\n"),
-            "t.csv: line 1: got text behind a cell; want a comma or the end of the line");
+            "t.csv: line 1: got text after a cell; want a comma or the end of the line");
 }
 
 TEST(Csv, NothingIsNoTable) {

@@ -1,5 +1,5 @@
-// Hashes that are the same on every platform and in every version: runs record some, and weights
-// begin with others.
+// Hashes that are the same on every platform and in every version: runs record some of them, and
+// initial weights are computed from others.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace copus {
 
-// As FNV-1a (Fowler, Noll, Vo) takes a byte in, for a byte or a whole word.
+// One step of FNV-1a (Fowler, Noll, Vo). FNV-1a adds bytes; `word` may also be larger than a byte.
 constexpr std::uint64_t kNoHash = 0xcbf29ce484222325U;
 constexpr std::uint64_t add_to_hash(std::uint64_t hash, std::uint64_t word) {
   return (hash ^ word) * 0x100000001b3U;

@@ -19,14 +19,14 @@ std::string clip(std::string text, std::size_t limit) {
   return text;
 }
 
-// A value as it stands in an error: one line of ASCII, short whatever the input was.
+// A value as errors show it: one short line of ASCII.
 std::string shown(const Json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return value.empty() ? "an empty array" : "an array";
   return clip(value.dump(-1, ' ', true, Json::error_handler_t::replace), kMaxShown);
 }
 
-// A key as it stands in an error: bare when it is plain, escaped otherwise.
+// A key as errors show it: quoted and escaped only if it has spaces or characters to escape.
 std::string shown_key(const std::string& key) {
   const std::string quoted = Json(key).dump(-1, ' ', true, Json::error_handler_t::replace);
   const bool plain =
@@ -34,9 +34,9 @@ std::string shown_key(const std::string& key) {
   return clip(plain ? key : quoted, kMaxShown);
 }
 
-// Builds the value itself instead of using the library's builder, because that one keeps the last
-// of two equal keys, knows no depth limit, and looks a key up in all earlier ones (quadratic in a
-// hostile object).
+// Builds the value in place of the library's builder. That one keeps the last of two equal keys,
+// has no limit on depth, and compares each key with all earlier ones, which takes quadratic time on
+// a hostile object.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   Json root;
@@ -82,7 +82,7 @@ class Builder final : public nlohmann::json_sax<Json> {
  private:
   struct Open {
     Json* container;
-    std::string key = {};                       // of the value that comes next
+    std::string key = {};                       // of the next value
     std::unordered_set<std::string> keys = {};  // seen in this object
   };
 
@@ -96,7 +96,8 @@ class Builder final : public nlohmann::json_sax<Json> {
       top.container->push_back(std::move(value));
       return &top.container->back();
     }
-    // The vector under ordered_map: the key is known to be new, so no search is needed.
+    // Appends to the vector that ordered_map derives from, without ordered_map's search for the
+    // key: key() has already checked that it is new.
     auto& members = top.container->get_ref<Json::object_t&>();
     return &members.emplace_back(std::move(top.key), std::move(value)).second;
   }
@@ -142,7 +143,7 @@ std::string want_number(double low, double high) {
   return fmt::format("a number from {:.6g} to {:.6g}", low, high);
 }
 
-// The value as an int64, where it is exactly one. 10000.0 is: other programs write integers so.
+// Sets `out` if the value is exactly an int64. 10000.0 is one too: some programs write integers so.
 bool exact_integer(const Json& value, std::int64_t& out) {
   if (value.is_number_unsigned()) {
     const auto n = value.get<std::uint64_t>();
@@ -171,7 +172,7 @@ Result<Json> parse_json(std::string_view text, std::string_view where) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     return make_error("{}: got nothing (empty); want a JSON value", where);
   }
-  // The library takes a NUL for the end of the text, and would let pass whatever follows it.
+  // The library would take a NUL byte as the end of the text and ignore the rest.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     return make_error("{}: byte {}: got a NUL byte; want JSON text", where, nul + 1);
   }
@@ -300,7 +301,7 @@ void FieldReader::refuse_unknown() {
 }
 
 void FieldReader::fail(Error error) {
-  if (error_) return;  // the first one tells most; later ones may follow from it
+  if (error_) return;  // later errors may follow from the first
   error_ = error.message.empty() ? make_error("{}: not valid", where_) : std::move(error);
 }
 

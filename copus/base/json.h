@@ -1,5 +1,5 @@
-// JSON in: bounded, typed, with errors that name the field. JSON out: nlohmann::ordered_json, in
-// declaration order.
+// Reads JSON with limits on size and depth, and its fields by type; errors name the field. Writes
+// JSON as nlohmann::ordered_json, which keeps the order in which fields were added.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ constexpr int kMaxJsonDepth = 64;
 // or deeper than kMaxJsonDepth, duplicate keys in one object, and numbers that overflow a double.
 Result<Json> parse_json(std::string_view text, std::string_view where);
 
-// A number, or null where there is none or it is no number of JSON's (infinite, NaN).
+// The number as JSON. Null if there is no value, or if JSON cannot hold it (infinite, NaN).
 Json number_or_null(const std::optional<double>& value);
 
-// Reads and parses a file; the same limits, checked before the file is read into memory.
+// Reads and parses a file. The limits are the same; the size is checked before the file is read.
 Result<Json> read_json_file(const std::string& path);
-// The same, not parsed.
+// Reads the file's text without parsing it.
 Result<std::string> read_json_text(const std::string& path);
 
 // Reads typed fields of one object, collecting the first error. Usage:
@@ -42,12 +42,12 @@ class FieldReader {
 
   bool has(std::string_view key) const;  // present and not null
 
-  // Required reads: absent is an error.
+  // Required fields: absent or null is an error.
   std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high);
   double number(std::string_view key, double low, double high);
   std::string text(std::string_view key);
 
-  // Optional reads: absent or null gives the fallback.
+  // Optional fields: absent or null gives the fallback.
   std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low,
                           std::int64_t high);
   double number_or(std::string_view key, double fallback, double low, double high);
@@ -59,7 +59,7 @@ class FieldReader {
 
   // Marks a key as known and unused, so that refuse_unknown() lets it pass.
   void ignore(std::string_view key);
-  // Every key not read or ignored becomes an error that names the nearest known key.
+  // Fails if a key was neither read nor ignored. The error names the nearest known key.
   void refuse_unknown();
 
   void fail(Error error);

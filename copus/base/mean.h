@@ -4,7 +4,7 @@
 
 namespace copus {
 
-// Of no values: 0.
+// 0 if there are no values.
 inline double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;

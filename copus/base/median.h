@@ -7,7 +7,7 @@
 
 namespace copus {
 
-// There must be one at least.
+// REQUIRES: `values` is not empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

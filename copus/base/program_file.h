@@ -1,5 +1,5 @@
-// Where the program lies, and the files that belong to it: in a build folder they lie beside it,
-// installed they are in lib/copus of the same prefix.
+// Finds the running program and the files that belong to it. In a build folder those files are
+// beside the program; once installed, they are in lib/copus of the same prefix.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,12 @@
 
 namespace copus {
 
-// The program that runs, by its path; symbolic links are followed. Empty: the system does not say.
+// The path of the running program, with symbolic links resolved. Empty if the system does not tell.
 std::filesystem::path own_program();
 
-// The file `name` that belongs to `program`. It need not exist: a caller that opens it says so.
-// Empty where the program's full path is not known: nothing is taken from the current folder.
+// The path of the file `name` that belongs to `program`. The file may be missing: the caller
+// reports that when it opens the file. Empty if `program` is not a full path, so that no file of
+// the current folder is used instead.
 std::filesystem::path program_file(const std::filesystem::path& program, std::string_view name);
 
 }  // namespace copus

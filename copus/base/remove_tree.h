@@ -1,4 +1,3 @@
-// A folder and all that is in it, gone.
 #pragma once
 
 #include <string>
@@ -6,8 +5,9 @@
 
 namespace copus {
 
-// What is not there is no error. In place of std::filesystem::remove_all, which calls a null
-// pointer where a wheel's libtorch brings a second copy of the C++ library into the process.
+// Removes a folder and everything in it. A missing folder is no error. This replaces
+// std::filesystem::remove_all, which calls a null pointer if a wheel's libtorch brings a second
+// copy of the C++ library into the process.
 void remove_tree(const std::string& path, std::error_code& error);
 
 }  // namespace copus

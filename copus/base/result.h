@@ -18,16 +18,18 @@ namespace copus {
 
 struct Error {
   std::string message;
-  std::string field = {};  // the one that the message is about, as it names it; empty: not said
+  std::string field =
+      {};  // the field that the message is about, as the message names it; empty: none
 };
 
-// An Error that is about no field, of a file say: `return make_error("{}: no such file", path);`
+// An Error that concerns no field, but a file for example: `return make_error("{}: no such file",
+// path);`
 template <typename... Args>
 Error make_error(fmt::format_string<Args...> format, Args&&... args) {
   return Error{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// An Error about one field, which is told beside the message and at its front:
+// An Error about one field. Its message begins with the field's name:
 // `return field_error("nodes", "got {}; want 1 or more", n);`
 template <typename... Args>
 Error field_error(std::string_view field, fmt::format_string<Args...> format, Args&&... args) {
@@ -35,7 +37,7 @@ Error field_error(std::string_view field, fmt::format_string<Args...> format, Ar
                std::string(field)};
 }
 
-// The error with where it was found (an option, a file) at the front of its message.
+// The same error, with the place where it was found (an option, a file) in front of the message.
 inline Error error_in(std::string_view where, const Error& error) {
   return Error{fmt::format("{}: {}", where, error.message), error.field};
 }

@@ -1,5 +1,5 @@
-// Between std::chrono, which tells the time and waits, and Seconds, which formulas and reports
-// have.
+// Converts between std::chrono, which clocks and waits use, and Seconds, which formulas and reports
+// use.
 #pragma once
 
 #include <chrono>

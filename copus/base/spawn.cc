@@ -27,12 +27,12 @@ struct ChildPlan {
   const Spawn& spawn;
   char* const* argv;
   char* const* envp;
-  int failure;  // where errno goes
+  int failure;  // a pipe that takes errno to the parent
   pid_t parent;
   const sigset_t* mask;
 };
 
-// Between fork and exec: the parent may have threads, so nothing here may allocate or lock.
+// Runs between fork and exec. The parent may have threads, so this must not allocate or lock.
 [[noreturn]] void become(const ChildPlan& plan) {
   const Spawn& spawn = plan.spawn;
   const auto give_up = [&] {
@@ -40,10 +40,11 @@ struct ChildPlan {
     [[maybe_unused]] const ssize_t written = ::write(plan.failure, &reason, sizeof reason);
     ::_exit(127);
   };
-  // Own group: Ctrl-C at a terminal reaches the parent alone, and the group can be killed whole.
+  // A process group of its own: Ctrl-C at a terminal reaches only the parent, and the parent can
+  // kill the whole group.
   if (::setpgid(0, 0) != 0) give_up();
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
-  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
+  if (::getppid() != plan.parent) ::_exit(127);  // the parent died before prctl()
   const int null = ::open("/dev/null", O_RDONLY);
   if (null < 0 || ::dup2(null, STDIN_FILENO) < 0) give_up();
   if (null > STDERR_FILENO) ::close(null);
@@ -52,7 +53,8 @@ struct ChildPlan {
   if (spawn.kept_open >= 0 && ::fcntl(spawn.kept_open, F_SETFD, 0) != 0) give_up();
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
-  for (int number = 1; number < NSIG; ++number) {  // what is ignored stays so (nohup), but these
+  // An ignored signal stays ignored (as under nohup), except for the four named below.
+  for (int number = 1; number < NSIG; ++number) {
     struct sigaction now = {};
     const bool reset =
         number == SIGINT || number == SIGTERM || number == SIGCHLD || number == SIGPIPE;
@@ -66,7 +68,7 @@ struct ChildPlan {
   std::abort();  // not reached
 }
 
-// 0 once the child executes; what stopped it otherwise.
+// 0 if the child now executes the program; otherwise the errno of the failure.
 int exec_errno(int fd) {
   int reason = 0;
   ssize_t n = 0;
@@ -103,7 +105,7 @@ Result<pid_t> spawn(const Spawn& child) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(failure[1]);
   if (pid > 0) {
-    ::setpgid(pid, pid);  // the child does so too; whoever is first
+    ::setpgid(pid, pid);  // the child does this too, and either may be first
     reason = exec_errno(failure[0]);
   }
   ::close(failure[0]);

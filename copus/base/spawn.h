@@ -1,7 +1,8 @@
-// Starts another program, in a process group of its own, so that it cannot outlive this process.
+// Starts another program in a process group of its own. The program cannot outlive this process,
+// because the kernel sends it a signal when its parent dies.
 //
-// The thread that starts it must live as long as it may: the kernel's parent-death signal follows
-// the thread.
+// The kernel sends that signal when the thread that called spawn() ends. So this thread must live
+// as long as the program may.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +18,16 @@ struct Spawn {
   std::string path;
   std::vector<std::string> command;
   std::vector<std::string> variables;  // NAME=value each
-  int out = -1;                        // what becomes its standard output; -1: this process's
-  int err = -1;                        // and its standard error
-  int kept_open = -1;                  // a descriptor that it has too, by the same number; -1: none
+  int out = -1;        // the program's standard output; -1: the same as this process's
+  int err = -1;        // the program's standard error; -1: the same as this process's
+  int kept_open = -1;  // a descriptor that the program gets under the same number; -1: none
 };
 
-// REQUIRES: descriptors 0 to 2 are open (open_standard_streams()). Standard input is empty. It has
-// begun to execute when this returns; a failure to is an error.
+// Returns when the program has begun to execute, or the error that prevented it. The program's
+// standard input is empty. REQUIRES: descriptors 0 to 2 are open (open_standard_streams()).
 Result<pid_t> spawn(const Spawn& child);
 
-// This process's variables, NAME=value each.
+// This process's environment variables, each as NAME=value.
 std::vector<std::string> own_variables();
 
 }  // namespace copus

@@ -20,7 +20,7 @@ int exit_code_of(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// What `script` prints, on either stream.
+// run() returns a script's exit code; the file "out" gets both its output streams.
 class SpawnTest : public testing::Test {
  protected:
   Result<int> run(const std::string& script, int kept_open = -1) {

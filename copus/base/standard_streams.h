@@ -1,20 +1,22 @@
-// What this process reads from and prints to, before it does anything else.
+// Prepares standard input, output and error at the start of a program.
 #pragma once
 
 #include <cstddef>
 
 namespace copus {
 
-// What was closed is /dev/null now. To be called before anything else is opened: a file or socket
-// that got the number of a standard stream would be written to by whoever prints.
+// Opens /dev/null for each standard stream that is closed. Call this before anything else is
+// opened: otherwise a file or socket could get the number of a standard stream, and prints would go
+// into it.
 void open_standard_streams();
 
-// From now on what is printed to a reader that has gone away is dropped, and the command goes on:
-// what it finds out is also its exit code. Any other failure to print stays an error.
+// From now on, output to a reader that has gone away (a closed pipe) is dropped without an error.
+// The command goes on, because its exit code is a result too. Other failures to print remain
+// errors.
 void print_to_whoever_reads();
 
-// How many columns a table printed to `fd` may have: the terminal's, or what COLUMNS says. 80 where
-// neither is known, in a file say.
+// How many columns wide a table printed to `fd` may be: the terminal's width, else the variable
+// COLUMNS, else 80.
 std::size_t output_columns(int fd);
 
 }  // namespace copus

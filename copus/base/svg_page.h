@@ -1,4 +1,4 @@
-// SvgPage: what the pictures share. A self-contained SVG, without scripts or fonts.
+// SvgPage: the parts that all pictures share. A picture is one SVG file without scripts and fonts.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,14 +11,15 @@
 
 namespace copus {
 
-// On a light and on a dark page.
+// The same colour for a light and for a dark page.
 struct SvgColour {
   std::string_view light;
   std::string_view dark;
 };
 
-// Okabe and Ito's colours, which the colour-blind can tell apart, without black and yellow (one of
-// them vanishes on any page), and two that keep the distance; on a dark page the blues are lighter.
+// Okabe and Ito's colours, which colour-blind people can tell apart. Black and yellow are left out,
+// because black vanishes on a dark page and yellow on a light one. The last two colours are added;
+// they differ enough from the others. The blues are lighter on a dark page.
 inline constexpr std::array<SvgColour, 8> kSvgColours = {{{"#0072b2", "#3d9be9"},
                                                           {"#e69f00", "#e69f00"},
                                                           {"#009e73", "#1fb98d"},
@@ -35,13 +36,13 @@ class SvgPage {
     fmt::format_to(std::back_inserter(body_), format, std::forward<Args>(args)...);
   }
   void add_raw(std::string_view svg) { body_ += svg; }
-  // `content` is escaped. The classes "title", "head" and "small" are there.
+  // Escapes `content`. The classes "title", "head" and "small" are defined.
   void text(double x, double y, std::string_view content, const char* attributes = "");
 
-  // More CSS rules, for every page and for a dark one alone. A picture that was given none for dark
-  // pages is light on them too.
+  // Adds CSS rules, for every page and for dark pages only. A picture without rules for dark pages
+  // looks the same on them as on light ones.
   void style(std::string_view every_page, std::string_view dark_page = "");
-  // The class `name`, whose currentColor it is.
+  // Defines the class `name`; its currentColor is `colour`.
   void style_colour(std::string_view name, const SvgColour& colour);
 
   std::string document(double width, double height) const;

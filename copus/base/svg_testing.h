@@ -1,4 +1,4 @@
-// What the tests of pictures share.
+// Helpers for tests of pictures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ inline std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Every element that opens also closes, in order, and no number is none.
+// Expects that every element is closed, in order, and that no number is NaN or infinite.
 inline void expect_valid_svg(const std::string& svg) {
   std::vector<std::string> open;
   for (std::size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {

@@ -18,7 +18,7 @@
 namespace copus {
 namespace {
 
-// Names as a signal's handler can read them: nothing here is allocated or freed.
+// Names in memory that a signal handler may read: nothing here is allocated or freed.
 struct Remembered {
   enum State : int { kFree, kChanging, kSet };
   std::atomic<int> state{kFree};
@@ -27,7 +27,7 @@ struct Remembered {
 std::array<Remembered, 16> remembered;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// -1: it is too long, or too many are open. A signal leaves such a file where it is.
+// Returns -1 if the name is too long or too many are open. A signal then does not remove the file.
 int remember(const std::string& name) {
   if (name.size() >= PATH_MAX) return -1;
   for (std::size_t i = 0; i < remembered.size(); ++i) {

@@ -1,5 +1,6 @@
-// The name of a file while it is written. It is removed with the object, unless it was renamed, and
-// by a signal that ends the program, where that is asked for.
+// The temporary name of a file that is being written. The destructor removes the file, unless it
+// was renamed. After remove_temporary_files_on_signals(), a signal that ends the program removes it
+// too.
 //
 // Thread-safe.
 #pragma once
@@ -17,26 +18,27 @@ class TemporaryName {
   ~TemporaryName();
 
   const std::string& name() const { return name_; }
-  // Gives the file its own name. 0, or what stopped it (errno).
+  // Renames the file to its final name. Returns 0 or errno.
   int rename_to(const std::string& path);
 
  private:
   void forget();
 
   std::string name_;     // empty: none
-  int remembered_ = -1;  // where signals look for it; -1: they do not
+  int remembered_ = -1;  // its index in the list that the signal handler reads; -1: not in the list
 };
 
-// A new file beside `path`, open to be written and read. Its name is random and nothing may be
-// there: in a folder that others can write to, nobody can put a link in its place.
+// A new file beside `path`, open for reading and writing. Its name is random, and creation fails if
+// the name exists. So other users who may write to the folder cannot put a link in its place.
 struct TemporaryFile {
   TemporaryName name;
-  int fd = -1;  // the caller closes it; -1: errno says why there is none
+  int fd = -1;  // the caller closes it; -1: failed, with the reason in errno
 };
 TemporaryFile create_temporary_beside(const std::string& path);
 
-// From here on SIGINT, SIGTERM and SIGHUP (where it is not ignored, as by nohup) remove the files
-// of all such names and end the program, which says so, with 128 + the signal's number.
+// From now on SIGINT, SIGTERM and SIGHUP remove the files of all such names, print a message and
+// end the program with exit code 128 + the signal's number. An ignored SIGHUP (nohup) stays
+// ignored.
 void remove_temporary_files_on_signals();
 
 }  // namespace copus

@@ -1,4 +1,4 @@
-// For tests: a folder that is gone afterwards, and files as strings.
+// For tests: a temporary folder that its destructor removes. Reads and writes files as strings.
 #pragma once
 
 #include <unistd.h>

@@ -9,7 +9,7 @@
 namespace copus {
 namespace {
 
-// What a user typed, as it stands in an error: one short line.
+// A user's text as errors show it: one short line.
 std::string quoted(std::string_view text) {
   std::string shown(text.substr(0, kMaxShown));
   for (char& c : shown) {
@@ -54,8 +54,7 @@ struct Unit {
   std::string_view suffix;
 };
 
-// `x` in the largest unit of which it holds at least one after rounding. `units` run from small to
-// large.
+// `x` in the largest unit in which it rounds to 1 or more. `units` run from small to large.
 std::string scaled(double x, std::span<const Unit> units) {
   if (!std::isfinite(x)) return fmt::format("{}", x);
   const double magnitude = std::abs(x);
@@ -74,14 +73,14 @@ std::string scaled_count(double n, std::span<const Unit> units) {
   return scaled(n, units);
 }
 
-// Columns on a terminal, taking each code point for one: continuation bytes of UTF-8 have none.
+// Columns on a terminal, at one per code point: UTF-8's continuation bytes do not count.
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
 
-// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none.
+// Bytes of the UTF-8 character at the start of `text`; 0 if there is no valid one.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -146,7 +145,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> names,
                                        std::size_t count) {
-  constexpr std::size_t kLongestName = 256;  // longer is no slip of the finger, and slow to compare
+  constexpr std::size_t kLongestName =
+      256;  // longer text is no typing mistake, and slow to compare
   if (name.empty() || name.size() > kLongestName) return {};
 
   struct Candidate {
@@ -162,8 +162,8 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
     const std::size_t distance = edit_distance(wanted, other);
     const std::string& shorter = wanted.size() < other.size() ? wanted : other;
     const std::string& longer = wanted.size() < other.size() ? other : wanted;
-    // "llama-3-70" is far from "llama-3-70b-instruct" in edits, yet plainly meant: a prefix counts
-    // as one slip, a part as two.
+    // Many edits lie between "llama-3-70" and "llama-3-70b-instruct", but the second is clearly
+    // meant. So a prefix counts as one edit, and any other part as two.
     std::size_t score = distance;
     if (shorter.size() >= 2 && longer.starts_with(shorter)) {
       score = std::min<std::size_t>(distance, 1);
@@ -210,7 +210,7 @@ std::string short_count(double n) {
 std::string human_seconds(double s) {
   static constexpr std::array<Unit, 4> kShort = {
       {{1e-9, " ns"}, {1e-6, " us"}, {1e-3, " ms"}, {1, " s"}}};
-  // From two of the larger unit on: "90.0 s" says more than "1.50 min".
+  // A larger unit begins at two of it: "90.0 s" says more than "1.50 min".
   static constexpr std::array<Unit, 1> kMinutes = {{{60, " min"}}};
   static constexpr std::array<Unit, 1> kHours = {{{3600, " h"}}};
   static constexpr std::array<Unit, 1> kDays = {{{86400, " days"}}};
@@ -242,7 +242,8 @@ std::string human_bytes(double bytes) {
 }
 
 std::string counted(std::int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+  const bool hisses = thing.ends_with("ch") || thing.ends_with("s") || thing.ends_with("x");
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : hisses ? "es" : "s");
 }
 
 std::string shortened(std::string_view text, std::size_t most) {

@@ -30,7 +30,7 @@ Result<double> parse_duration(std::string_view text, std::string_view field);
 std::vector<std::string_view> split(std::string_view text, char separator);
 
 // Up to `count` of `names` nearest to `name` by edit distance (case-insensitive), nearest first.
-// Names that are nothing like it are left out.
+// Leaves out names that are not similar.
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> names,
                                        std::size_t count = 3);
 
@@ -39,7 +39,7 @@ std::string join_or(std::span<const std::string> names);
 
 // 70553706496 -> "70.6B"; 124439808 -> "124M".
 std::string human_count(double n);
-// 41234 -> "41.2k": for a line of figures.
+// 41234 -> "41.2k", for lines of many figures.
 std::string short_count(double n);
 // 0.00123 -> "1.23 ms"; 12.3 -> "12.3 s".
 std::string human_seconds(double s);
@@ -50,14 +50,13 @@ std::string short_time(Seconds time);
 std::string human_bytes(double bytes);
 inline std::string human_bytes(Bytes bytes) { return human_bytes(bytes.v); }
 
-// "1 step", "2 steps".
+// "1 step", "2 steps", "3 batches".
 std::string counted(std::int64_t count, std::string_view thing);
 
-// At most `most` bytes, whole characters, with "…" in place of what was cut.
+// At most `most` bytes, cut between characters; "…" replaces the rest.
 std::string shortened(std::string_view text, std::size_t most);
 
-// The text as a picture's XML can hold it: escaped, control characters as spaces, bytes that are no
-// UTF-8 as '?'.
+// The text escaped for XML. Control characters become spaces; bytes that are not UTF-8 become '?'.
 std::string xml_text(std::string_view text);
 
 // Right-aligned columns (the first and those whose header starts with '<' are left-aligned), two
@@ -65,8 +64,9 @@ std::string xml_text(std::string_view text);
 std::string format_table(const std::vector<std::string>& header,
                          const std::vector<std::vector<std::string>>& rows);
 
-// The same, at most `width` columns wide where that is possible: the columns of `droppable`, by
-// their titles, are left out one after another until it is. `dropped` gets those that were.
+// The same, but at most `width` columns of text wide if possible. Until it is, the table's columns
+// whose titles are in `droppable` are left out, one after another. `dropped` gets the titles of
+// those left out.
 std::string format_table(std::vector<std::string> header,
                          std::vector<std::vector<std::string>> rows, std::size_t width,
                          const std::vector<std::string>& droppable,

@@ -246,6 +246,7 @@ TEST(Counted, OneThingHasNoPlural) {
   EXPECT_EQ(counted(0, "step"), "0 steps");
   EXPECT_EQ(counted(1, "step"), "1 step");
   EXPECT_EQ(counted(2, "source"), "2 sources");
+  EXPECT_EQ(counted(2, "micro-batch"), "2 micro-batches");
 }
 
 TEST(FormatTable, TakesNothing) { EXPECT_EQ(format_table({}, {}), "\n"); }

@@ -1,4 +1,4 @@
-// For tests: what a text must hold.
+// For tests: checks that a text contains another.
 #pragma once
 
 #include <gtest/gtest.h>

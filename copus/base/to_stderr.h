@@ -1,5 +1,5 @@
-// Words for whoever watches. A reader that has gone or a full disk takes the words and nothing
-// else: unlike fmt::print, which throws, this always returns.
+// Prints messages to stderr. If the reader has gone or the disk is full, the message is lost and
+// the program goes on: unlike fmt::print, this never throws.
 #pragma once
 
 #include <cstdio>

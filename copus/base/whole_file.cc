@@ -17,7 +17,8 @@
 namespace copus {
 namespace {
 
-// The file that `path` means: behind links, also where the last one leads to nothing yet.
+// The path that `path` leads to through symbolic links, even if the last link's target does not
+// exist yet.
 std::string behind_links(const std::string& path) {
   std::error_code failed;
   std::filesystem::path at = path;
@@ -34,7 +35,8 @@ bool is_no_file(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
-// Standard output or error by another name, as /dev/stdout.
+// The descriptor of standard output or error if `path` is another name of it, such as /dev/stdout;
+// otherwise -1.
 int standard_stream(const std::string& path) {
   struct stat found = {}, open = {};
   if (::stat(path.c_str(), &found) != 0) return -1;
@@ -69,7 +71,7 @@ int write_all(int fd, std::string_view bytes) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
-    if (n == 0) return EIO;  // nothing written and nothing said: it would go on forever
+    if (n == 0) return EIO;  // no progress and no error: the loop would not end
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
   return 0;
@@ -98,7 +100,8 @@ Result<std::string> read_whole_file(const std::string& path, std::string_view ki
   if (size > limit) return too_large(size);
   std::ifstream file(path, std::ios::binary);
   if (!file) return make_error("{}: cannot be opened; want a readable {} file", path, kind);
-  // It may have been replaced or have grown since it was measured: what there is now is read.
+  // The file may have grown or been replaced since its size was read, so the limit is checked
+  // again.
   std::string text;
   std::array<char, std::size_t{1} << 16> piece = {};
   while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
@@ -112,9 +115,9 @@ Result<std::string> read_whole_file(const std::string& path, std::string_view ki
 Result<void> write_whole_file(const std::string& path, std::string_view content) {
   int reason = 0;
   if (const int fd = standard_stream(path); fd >= 0) {
-    std::fflush(stdout);  // what was printed before comes before
+    std::fflush(stdout);  // earlier output comes first
     reason = write_all(fd, content);
-    if (reason == EPIPE) reason = 0;  // whoever read it wanted no more
+    if (reason == EPIPE) reason = 0;  // the reader needs no more
   } else if (is_no_file(path)) {
     reason = write_in_place(path, content);
   } else {

@@ -1,5 +1,5 @@
-// A whole file or none: what is written gets its name once it is on disk, so that a crash or a full
-// disk leaves the old content or the new.
+// Reads and writes whole files. A written file gets its name only once it is on disk. So after a
+// crash or with a full disk, the file has either its old or its new content.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace copus {
 
-// A link keeps leading where it leads; what is no file (a pipe, a device) and what is open as
-// standard output or error is written to as it is.
+// Writes through symbolic links, and the links stay. If the path is not a file (a pipe, a device)
+// or is open as standard output or error, the content is written to it directly.
 Result<void> write_whole_file(const std::string& path, std::string_view content);
 
-// Reads all of a regular file of at most `limit` bytes. `kind` says in errors what was wanted, as
-// in "JSON". A device or a pipe, which may never end, is refused.
+// Reads a regular file of at most `limit` bytes. In errors, `kind` names what was expected, such as
+// "JSON". Devices and pipes, which may never end, are refused.
 Result<std::string> read_whole_file(const std::string& path, std::string_view kind,
                                     std::size_t limit);
 
-// Writes all of it, however many calls that takes. 0, or what stopped it (errno).
+// Writes all bytes, in several calls if necessary. Returns 0 or errno.
 int write_all(int fd, std::string_view bytes);
 
-// What was renamed in the folder, or into it, is so after a crash, too.
+// After this, renames within or into the folder survive a crash.
 Result<void> sync_folder(const std::string& folder);
 
 }  // namespace copus
