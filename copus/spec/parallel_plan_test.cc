@@ -190,7 +190,7 @@ TEST(ParallelPlan, NeedsNoDivisorOfTheLayersWhereStagesAreCutByWork) {
   model.layers = 4;
   const Result<void> thin = plan.validate(model, cluster, 128, 5, StageCut::kWork);
   ASSERT_FALSE(thin.has_value());
-  EXPECT_EQ(thin.error().message, "pp: got 5, more than 4 layers; want at most so many");
+  EXPECT_EQ(thin.error().message, "pp: got 5; want at most 4, the number of layers");
 }
 
 }  // namespace

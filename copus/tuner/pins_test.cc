@@ -114,7 +114,7 @@ TEST(CheckPins, TellsMicroBatchesThatThePinsDoNotAllow) {
       "of 8");
   EXPECT_EQ(job.said_of("tp=8,pp=1,mb=1", 32),
             "--micro-batches: got 32 with micro_batch=1 by --fix, which is dp=2; want a dp that "
-            "divides 1 GPUs");
+            "divides 1 GPU");
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class Resumed(CheckpointTest):
     def test_run_that_is_over_says_why_it_does_nothing(self):
         self.train(*TWELVE, "--run-dir", "run")
         again = self.train("--resume", "--run-dir", "run", "--samples", 100000)
-        self.assertIn("nothing to train: its --steps 12 is reached", again.out)
+        self.assertIn("nothing to train: the run has reached --steps 12", again.out)
 
     def test_run_that_has_reached_its_loss_stays_over(self):
         self.train(*PAIR, "--until-loss", 5.2, "--run-dir", "run")
@@ -177,7 +177,7 @@ class Resumed(CheckpointTest):
         self.assertAlmostEqual(again["lr"], last["lr"], places=9)
         # What it has left already it cannot keep to.
         run = self.train("--resume", "--run-dir", "run", "--steps", 34, "--batch-range", "2:4", code=2)
-        self.assert_error(run, 2, f"--batch-range: got 2:4; want one that holds {last['global_batch']},")
+        self.assert_error(run, 2, f"--batch-range: got 2:4, without the run's current batch {last['global_batch']};")
         # Who ends adapting keeps what it has found, the next time too.
         self.train("--resume", "--run-dir", "run", "--steps", 34, "--adapt", "off")
         self.train("--resume", "--run-dir", "run", "--steps", 35)
@@ -191,7 +191,7 @@ class Resumed(CheckpointTest):
         config = (self.folder / "run" / "config.toml").read_text().replace('plan = "', '# plan = "').replace('fix = "zero=1"', "")
         (self.folder / "run" / "config.toml").write_text(config)
         run = self.train("--resume", "--run-dir", "run", "--steps", 4, "--fix", "zero=0", code=2)
-        self.assert_error(run, 2, "--fix: got one that does not allow dp2.tp1.pp1.mb[0-9]+.z1, the layout")
+        self.assert_error(run, 2, "--fix: got pins that exclude dp2.tp1.pp1.mb[0-9]+.z1, the run")
 
 
 class Adapted(CheckpointTest):
@@ -372,7 +372,7 @@ class BadWeather(CheckpointTest):
     def test_missing_shard(self):
         self.trained()
         self.shard(4, rank=1).unlink()
-        self.check_falls_back("shard-1.safetensors: cannot be opened")
+        self.check_falls_back("shard-1.safetensors: is damaged: the file is missing")
 
     def test_no_checkpoint_that_is_whole_is_no_fresh_start(self):
         self.trained()

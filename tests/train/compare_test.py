@@ -73,7 +73,7 @@ class Live(RunTest):
     def test_what_no_live_run_can_do_is_refused(self):
         for policy in "oracle", "copus-free-switch":
             done = self.compare("--policies", policy, code=2)
-            self.assertIn(f"--policies: got {policy}; want it with --simulate", done.stderr)
+            self.assertIn(f"--policies: got {policy}; want --simulate with it", done.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["run.toml"])
 
 

@@ -26,7 +26,7 @@ Error failed(const std::string& path, const char* what, int reason) {
   return make_error("{}: cannot be {}: {}", path, what, std::strerror(reason));
 }
 
-// Visits the names in RUN/checkpoints, in no order; none where there is no such folder.
+// Visits the names in RUN/checkpoints in no particular order; no names if the folder is missing.
 template <typename Visit>
 Result<void> for_each_name(const std::string& run_dir, Visit visit) {
   const std::string folder = checkpoints_folder(run_dir);
@@ -40,7 +40,7 @@ Result<void> for_each_name(const std::string& run_dir, Visit visit) {
   return make_error("{}: cannot be read: {}", folder, error.message());
 }
 
-// It is no checkpoint from the first moment on.
+// Renames the checkpoint first, so that a removal that is interrupted leaves no partial checkpoint.
 Result<void> remove_checkpoint(const std::string& run_dir, std::int64_t step) {
   const std::string folder = checkpoint_folder(run_dir, step);
   const std::string gone =
@@ -76,7 +76,7 @@ Result<std::vector<PublishedCheckpoint>> list_checkpoints(const std::string& run
     const Result<std::int64_t> step =
         parse_integer(std::string_view(name).substr(kStep.size()), "step", 0,
                       std::numeric_limits<std::int64_t>::max());
-    // "step-007" would be a second name of step 7.
+    // Skips "step-007", which would be a second name of step 7.
     if (step && checkpoint_folder("", *step) == (fs::path("checkpoints") / name).string()) {
       found.push_back({*step, checkpoint_folder(run_dir, *step)});
     }
@@ -91,8 +91,8 @@ Result<void> prepare_checkpoints(const std::string& run_dir) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return make_error("{}: cannot be created: {}", folder, error.message());
-  // A new folder's name is on the disk once the folder that it is in is. Somebody else's folder may
-  // allow us to enter it and not to open it; then it cannot be synced.
+  // The name of a new folder is on disk once its parent is synced. A parent of another user may
+  // allow us to enter but not to open it; then it cannot be synced.
   COPUS_TRY_VOID(sync_folder(run_dir));
   const fs::path run = (fs::absolute(run_dir, error) / "").parent_path();
   const std::string above = run.parent_path().string();
@@ -109,11 +109,12 @@ Result<void> publish(const std::string& partial, const std::string& run_dir,
   COPUS_TRY_VOID(
       write_whole_file((fs::path(partial) / kManifestName).string(), print_manifest(manifest)));
   COPUS_TRY_VOID(sync_folder(partial));
-  // One of the same step changes places with the new one, so that there is a whole one at every
-  // instant, and goes then. Where the file system cannot do that (NFS), it goes first.
+  // An older checkpoint of the same step changes places with the new one and is removed afterwards,
+  // so a complete checkpoint exists at every instant. File systems that cannot exchange names (NFS)
+  // need the old one to be removed first.
   if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
     COPUS_TRY_VOID(sync_folder(checkpoints_folder(run_dir)));
-    std::error_code ignored;  // it is there; what is left of the old one goes with the leftovers
+    std::error_code ignored;  // the new one is published; clean_leftovers() removes the rest
     remove_tree(partial, ignored);
     return {};
   }

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Tensors [begin, end) of the list, which one file holds.
+// One file holds tensors [begin, end) of the list.
 struct HfShard {
   std::string file;
   std::size_t begin = 0, end = 0;
@@ -33,8 +33,8 @@ std::int64_t bytes_of(const HfTensor& tensor, const std::string& dtype) {
   return element_count(tensor.shape) * float_bytes(dtype);
 }
 
-// In the order of the list, a new file where the next tensor would be too much; names as
-// transformers gives them.
+// Splits the list in its order: a new file begins when the next tensor would exceed the limit. The
+// files have the names that transformers gives them.
 std::vector<HfShard> shards_of(const std::vector<HfTensor>& tensors,
                                const HfExportOptions& options) {
   std::vector<HfShard> shards(1);
@@ -109,7 +109,7 @@ class Export {
     const ModelSpec& model = checkpoint_.manifest().model;
     COPUS_TRY(const std::vector<HfTensor> tensors, hf_tensors(model));
     const std::vector<HfShard> shards = shards_of(tensors, options_);
-    // Who loads it must not be held to fewer positions than it was trained with.
+    // The exported model must allow sequences as long as those that it was trained with.
     ModelSpec trained = model;
     trained.max_positions = std::max(model.max_positions, checkpoint_.manifest().seq_len);
     COPUS_TRY_VOID(
@@ -167,7 +167,8 @@ class Export {
 Result<HfExported> export_to_hf(const CheckpointReader& checkpoint, const std::string& folder,
                                 const HfExportOptions& options) {
   COPUS_CHECK(options.dtype == "F32" || options.dtype == "BF16");
-  // "out/" and "out" are one folder; what is written first lies beside it, on the same disk.
+  // "out/" and "out" are the same folder. The partial folder lies beside it, on the same disk, so
+  // that it can be renamed.
   fs::path target = fs::path(folder).lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   if (target.empty() || target.filename() == "." || target.filename() == "..") {
@@ -187,7 +188,7 @@ Result<HfExported> export_to_hf(const CheckpointReader& checkpoint, const std::s
   Result<void> written = job.write(beside);
   if (written) written = sync_folder(beside.string());
   if (written) {
-    fs::rename(beside, target, failed);  // takes the place of an empty folder, and of no other
+    fs::rename(beside, target, failed);  // replaces an empty folder, but no other
     if (failed) written = make_error("{}: cannot be created: {}", folder, failed.message());
   }
   if (!written) {

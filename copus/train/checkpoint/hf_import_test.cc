@@ -33,7 +33,7 @@ Array array_of(std::vector<std::int64_t> shape, float first = 0) {
   return array;
 }
 
-// What the model has by hf_tensors(), numbered through.
+// Arrays for all tensors of hf_tensors(); their elements are numbered consecutively.
 Arrays arrays_of(const ModelSpec& model) {
   Arrays arrays;
   const std::vector<HfTensor> tensors = hf_tensors(model).value();
@@ -67,7 +67,7 @@ class HfImport : public testing::Test {
     if (!arrays_.empty()) write_arrays(folder_.path("hf/model.safetensors"), arrays_);
     return import_from_hf(folder_.path("hf"), folder_.path("run"));
   }
-  // The error, and that no run was begun.
+  // The error of an import; checks that the import has begun no run.
   std::string failure() {
     const Result<HfImported> imported = import();
     EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints/step-0")));
@@ -83,7 +83,7 @@ class HfImport : public testing::Test {
   Arrays arrays_;
 };
 
-// Written by hand: c_attn is [in, 3 * out], element n = 36 * in + out.
+// Computed by hand: c_attn is [in, 3 * out], and its element n = 36 * in + out.
 TEST_F(HfImport, Gpt2IsTransposedAndTakenApart) {
   ASSERT_TRUE(import());
   const CheckpointReader reader = reader_of(folder_.path("run"));
@@ -138,10 +138,10 @@ TEST_F(HfImport, WhatIsMissingIsNamed) {
 
 TEST_F(HfImport, WhatHasNoPlaceIsNamed) {
   arrays_["transformer.h.2.ln_1.weight"] = array_of({12});
-  expect_failure(": got transformer.h.2.ln_1.weight; want no tensors but those of a gpt2 model");
+  expect_failure(": got transformer.h.2.ln_1.weight; want only the tensors of the gpt2 model");
   arrays_.erase("transformer.h.2.ln_1.weight");
   arrays_["score.weight"] = array_of({12});
-  expect_failure(": got score.weight; want no tensors");
+  expect_failure(": got score.weight; want only the tensors");
 }
 
 TEST_F(HfImport, AShapeThatDoesNotFitIsNamedWithTheRightOne) {
@@ -206,7 +206,7 @@ TEST_F(HfImport, AnIndexMustBeTrue) {
   Json wrong = map;
   wrong[one] = "b.safetensors";
   index(wrong);
-  expect_failure(one + ": got b.safetensors, which does not hold it; want a.safetensors");
+  expect_failure(one + ": got b.safetensors, which lacks this tensor; want a.safetensors");
   wrong[one] = "../a.safetensors";
   index(wrong);
   expect_failure("want the name of a .safetensors file beside it");

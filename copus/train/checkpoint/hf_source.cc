@@ -27,7 +27,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// "a, b, c and 4 more".
+// For example, "a, b, c and 4 more".
 std::string first_few(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 3;
   std::string text;
@@ -37,7 +37,7 @@ std::string first_few(const std::vector<std::string>& names) {
   return names.size() > kShown ? fmt::format("{} and {} more", text, names.size() - kShown) : text;
 }
 
-// The files that an index names, in its order, each once. A name is of a file beside the index.
+// The files that an index names, in its order, each once. They must lie beside the index.
 Result<std::vector<std::string>> files_of_index(const Json& index, const std::string& where) {
   FieldReader fields(index, where);
   const Json& map = fields.child("weight_map");
@@ -45,7 +45,7 @@ Result<std::vector<std::string>> files_of_index(const Json& index, const std::st
   if (!map.is_object() || map.empty()) {
     return error_in(
         where, field_error("weight_map", "got {}; want an object of tensor names and their files",
-                           map.is_null() ? "none" : "something else"));
+                           map.is_null() ? "none" : "another type"));
   }
   std::vector<std::string> files;
   std::set<std::string> seen;
@@ -89,7 +89,7 @@ Result<void> HfSource::open_files(const std::string& folder) {
       return make_error(
           "{}: got neither {} nor {}; want the model as safetensors{}", folder, kSingle, kIndex,
           is_there(at / "pytorch_model.bin") || is_there(at / "pytorch_model.bin.index.json")
-              ? " (transformers' save_pretrained writes pytorch_model.bin as such)"
+              ? " (transformers' save_pretrained converts pytorch_model.bin)"
               : "");
     }
     COPUS_TRY(index, read_json_file(index_path));
@@ -112,9 +112,9 @@ Result<void> HfSource::open_files(const std::string& folder) {
     const auto found = file_of.find(tensor);
     if (found == file_of.end() || found->second != file.get_ref<const std::string&>()) {
       return error_in(index_path,
-                      field_error("weight_map", "{}: got {}, which does not hold it; want {}",
+                      field_error("weight_map", "{}: got {}, which lacks this tensor; want {}",
                                   printable(tensor), printable(file.get<std::string>()),
-                                  found == file_of.end() ? "the file that does" : found->second));
+                                  found == file_of.end() ? "the file that has it" : found->second));
     }
   }
   return {};
@@ -173,7 +173,7 @@ Result<void> HfSource::place(const std::string& folder) {
     names.reserve(arrays.size());
     for (const auto& [name, found] : arrays) names.push_back(found.array->name);
     return make_error(
-        "{}: got {}; want no tensors but those of a {} model as config.json describes it", folder,
+        "{}: got {}; want only the tensors of the {} model that config.json describes", folder,
         first_few(names), model_.family);
   }
   formats_.assign(formats.begin(), formats.end());
@@ -223,7 +223,7 @@ Result<void> HfSource::read(const std::string& name, std::span<float> out) const
   const Place& place = found->second;
   COPUS_CHECK(static_cast<std::int64_t>(out.size()) == place.rows * place.columns);
   if (!place.transposed) return read_floats(place, place.first_row * place.columns, out);
-  // The array is [our columns, stacked rows].
+  // The array has the shape [our columns, stacked rows].
   const std::int64_t stacked = place.array.shape[1];
   std::vector<float> turned(out.size());
   for (std::int64_t column = 0; column < place.columns; ++column) {

@@ -1,5 +1,5 @@
-// A model as Hugging Face keeps it: a folder with config.json and model.safetensors, or several
-// files and their index. Read as our tensors.
+// Reads a Hugging Face model as our tensors. Its folder has config.json, and model.safetensors or
+// several files and their index.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace copus {
 
 class HfSource {
  public:
-  // Every tensor that the config implies must be there, with its shape, as F32, BF16 or F16, and no
-  // other but those of is_no_weight().
+  // The files must have every tensor that the config implies, in the right shape, as F32, BF16 or
+  // F16. They may have no other tensors, except those for which is_no_weight() holds.
   static Result<HfSource> open(const std::string& folder);
 
   const ModelSpec& model() const { return model_; }
-  std::int64_t tensors() const { return tensors_; }  // in the files, as they name them
+  std::int64_t tensors() const { return tensors_; }  // weight tensors in the files
   std::int64_t bytes() const { return bytes_; }      // of those tensors
   const std::vector<std::string>& formats() const { return formats_; }
-  const std::vector<std::string>& ignored() const { return ignored_; }  // of is_no_weight()
+  const std::vector<std::string>& ignored() const { return ignored_; }  // those of is_no_weight()
 
-  // The whole of our tensor `name`, row by row. A value that is not finite is an error.
+  // Reads all of our tensor `name`, row by row. A value that is not finite is an error.
   Result<void> read(const std::string& name, std::span<float> out) const;
 
  private:
   struct Place {
     std::size_t file = 0;
     SafetensorsArray array;
-    std::int64_t first_row = 0;  // of the rows that the array stacks
+    std::int64_t first_row = 0;  // among the rows of all tensors that the array stacks
     std::int64_t rows = 0;
     std::int64_t columns = 0;
     bool transposed = false;

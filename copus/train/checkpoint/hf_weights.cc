@@ -12,7 +12,7 @@
 namespace copus {
 namespace {
 
-// A module of a layer, or of the model; its weight and, where it has one, its bias go along.
+// A module of a layer or of the model. Stands for its weight and, if it has one, its bias.
 struct Module {
   const char* theirs;
   std::vector<const char*> ours;
@@ -20,7 +20,7 @@ struct Module {
 };
 
 struct Names {
-  const char* prefix;  // of all but the head
+  const char* prefix;  // of all tensors except the head
   const char* layers;
   std::vector<Module> around;  // before the layers and after them
   std::vector<Module> inside;  // of a layer
@@ -75,7 +75,8 @@ Result<void> check_family(const ModelSpec& model) {
   return {};
 }
 
-// Takes our tensors out of `left` as it names them, so that what stays is what has no name there.
+// Builds the list of Hugging Face tensors. Takes each of our tensors out of `left_` when it is used:
+// what stays there at the end has no Hugging Face name.
 class Collector {
  public:
   explicit Collector(const ModelSpec& model) {
@@ -160,7 +161,7 @@ bool is_no_weight(const ModelSpec& model, std::string_view name) {
 }
 
 void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
-  constexpr std::int64_t kTile = 32;  // a tile's lines of both stay in the first-level cache
+  constexpr std::int64_t kTile = 32;  // a tile of `from` and one of `to` fit the first-level cache
   for (std::int64_t top = 0; top < rows; top += kTile) {
     for (std::int64_t left = 0; left < columns; left += kTile) {
       for (std::int64_t row = top; row < std::min(rows, top + kTile); ++row) {

@@ -13,12 +13,12 @@ namespace {
 constexpr int kFormat = 1;
 constexpr const char* kChecksum = "checksum";
 
-// What the checksum is of.
+// The text whose checksum the manifest has.
 std::string sealed_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A file beside the manifest, never one elsewhere.
+// Whether the name can only be that of a file beside the manifest.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
@@ -78,7 +78,7 @@ std::string print_manifest(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(const std::string& text, const std::string& where) {
   COPUS_TRY(Json json, parse_json(text, where));
-  // A later format may have other fields: its number comes first.
+  // A later format may have other fields, so its number is checked first.
   FieldReader fields(json, where);
   Manifest manifest;
   manifest.format = static_cast<int>(fields.integer("format", 1, kFormat));

@@ -1,5 +1,6 @@
-// What a checkpoint is: the manifest beside its shards. With it a reader knows the model, where the
-// run was, and what each file must be; it needs no knowledge of the layout that wrote them.
+// The manifest of a checkpoint, which lies beside its shards. It tells a reader the model, the
+// position of the run, and the size and checksum of each file. A reader does not need to know the
+// layout that wrote the shards.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +15,39 @@
 
 namespace copus {
 
-// What bounds a number of a checkpoint that nothing else bounds.
+// The limit for numbers of a checkpoint that have no other limit.
 constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
 struct CheckpointFile {
   std::string name;  // in the checkpoint's folder
   std::int64_t bytes = 0;
-  std::uint64_t xxh3 = 0;  // of all of them
+  std::uint64_t xxh3 = 0;  // checksum of all bytes
 };
 
 struct Manifest {
   int format = 1;
   ModelSpec model;
-  ParallelPlan plan;  // where the run that wrote it goes on, and its global_batch
+  ParallelPlan plan;  // with which the run continues, at global_batch
   std::int64_t step = 0;
   std::int64_t samples = 0;  // consumed
   std::int64_t updates = 0;  // of Adam
   std::int64_t global_batch = 1;
   std::int64_t seq_len = 1;
   std::uint64_t seed = 1;  // at most 2^63 - 1
-  bool optimizer = true;   // false: weights alone; a run that goes on from it has moments of 0
+  bool optimizer = true;   // false: only weights; a run that resumes from it has moments of 0
   std::vector<CheckpointFile> files;
-  // What the run's first rank keeps beside: hash and fingerprint of the data, the noise scale's and
-  // the controller's state, the learning-rate schedule.
+  // What rank 0 adds (run_state.h): hash and fingerprint of the data, the state of the noise scale
+  // and of the controller, the learning-rate schedule.
   Json run = Json::object();
 };
 
 constexpr const char* kManifestName = "manifest.json";
 
-// The text of manifest.json. It carries its own checksum, and there is one text for a manifest.
+// The text of manifest.json. It has its own checksum. Equal manifests have equal texts.
 std::string print_manifest(const Manifest& manifest);
-// Only a text as print_manifest() writes it is taken: any byte that has changed is an error.
+// Accepts only a text that print_manifest() wrote: any changed byte is an error.
 Result<Manifest> parse_manifest(const std::string& text, const std::string& where);
-// Of a checkpoint's folder.
+// Reads the manifest of the checkpoint in `folder`.
 Result<Manifest> read_manifest(const std::string& folder);
 
 }  // namespace copus

@@ -46,7 +46,7 @@ TEST(Manifest, EveryTruncationIsAnError) {
   EXPECT_FALSE(parse_manifest(text + " ", "m").has_value());
 }
 
-// Whole as a text, and still no manifest: someone made it so.
+// These texts have the right checksum, but wrong fields.
 TEST(Manifest, FieldsAreChecked) {
   const auto why = [](const Manifest& manifest) {
     const Result<Manifest> parsed = parse_manifest(print_manifest(manifest), "m");

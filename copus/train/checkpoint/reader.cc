@@ -20,12 +20,12 @@ std::string inside(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-// Of a tensor as stripes see it.
+// The columns of a tensor as a stripe counts them.
 std::int64_t columns_of(const TensorSpec& tensor) {
   return tensor.shape.size() > 1 ? tensor.shape[1] : 1;
 }
 
-// Where the element of a stripe with this row and column of the tensor comes in it.
+// The position within a stripe of the tensor's element at this row and column.
 std::int64_t index_in(const Stripe& stripe, std::int64_t row, std::int64_t column) {
   return row * stripe.columns + column - stripe.first_column - stripe.begin;
 }
@@ -55,7 +55,7 @@ Result<void> CheckpointReader::add_file(const CheckpointFile& file) {
     return make_error("{}: is damaged: the file is missing", path);
   }
   if (!failed && static_cast<std::int64_t>(size) != file.bytes) {
-    return make_error("{}: is damaged: has {} bytes; want {}, as the manifest has it", path, size,
+    return make_error("{}: is damaged: has {} bytes; want {}, as the manifest says", path, size,
                       file.bytes);
   }
   COPUS_TRY(SafetensorsFile opened, SafetensorsFile::open(path));
@@ -63,7 +63,7 @@ Result<void> CheckpointReader::add_file(const CheckpointFile& file) {
   const std::int64_t bytes =
       header.data_begin + (header.arrays.empty() ? 0 : header.arrays.back().end);
   if (bytes != file.bytes) {
-    return make_error("{}: got {} bytes; want {}, as the manifest has it", path, bytes, file.bytes);
+    return make_error("{}: got {} bytes; want {}, as the manifest says", path, bytes, file.bytes);
   }
   for (std::size_t i = 0; i < header.arrays.size(); ++i) {
     const SafetensorsArray& array = header.arrays[i];
@@ -80,8 +80,9 @@ Result<void> CheckpointReader::add_file(const CheckpointFile& file) {
   return {};
 }
 
-// Every element once: the lanes follow each other from the first column to the last, and the
-// stripes of each from its first element to its last.
+// Checks that the files hold every element once. Sorts the stripes into lanes: the lanes must follow
+// each other from the first column to the last, and the stripes of a lane from its first element to
+// its last.
 Result<void> CheckpointReader::check_covered() {
   std::size_t known = 0;
   for (const TensorSpec& tensor : model_tensors(manifest_.model)) {
@@ -108,23 +109,24 @@ Result<void> CheckpointReader::check_covered() {
         if (!same_lane) {
           if (s.first_column != column) {
             return fail(
-                fmt::format("columns from {} on come where {} should", s.first_column, column));
+                fmt::format("its next stripe begins at column {}, not {}", s.first_column, column));
           }
-          if (s.columns > width - column) return fail("more columns than it has");
+          if (s.columns > width - column) return fail("a stripe has columns beyond its last");
           column += s.columns;
           lanes.emplace_back();
         }
         const Lane& lane = lanes.back();
         const std::int64_t expected = lane.empty() ? 0 : lane.back().stripe.end;
         if (s.begin != expected || (!lane.empty() && s.columns != lane[0].stripe.columns)) {
-          return fail(fmt::format("elements from {} on come where {} should", s.begin, expected));
+          return fail(fmt::format("the stripe at element {} does not continue the one up to {}",
+                                  s.begin, expected));
         }
         lanes.back().push_back(piece);
       }
-      if (column != width) return fail(fmt::format("{} columns of {}", column, width));
+      if (column != width) return fail(fmt::format("got only {} of {} columns", column, width));
       for (const Lane& lane : lanes) {
         if (lane.back().stripe.end != rows * lane[0].stripe.columns) {
-          return fail(fmt::format("{} elements of {}", lane.back().stripe.end,
+          return fail(fmt::format("a column range has {} elements, not {}", lane.back().stripe.end,
                                   rows * lane[0].stripe.columns));
         }
       }
@@ -160,7 +162,7 @@ Result<void> CheckpointReader::read(StateArray kind, const std::string& tensor,
     }
   }
   if (done == stripe.size()) return {};
-  return make_error("{}: {} of {}: asked for elements that it does not have", folder_,
+  return make_error("{}: {} of {}: lacks some of the elements that are to be read", folder_,
                     to_string(kind), tensor);
 }
 
@@ -187,13 +189,13 @@ Result<void> CheckpointReader::read_piece(const Piece& piece, const Stripe& want
   if (whole_in_file && both.columns == wanted.columns) {
     return read(from(both.begin), out.subspan(to(both.begin), size));
   }
-  // Short rows are cut out of a run that is read with what lies between them: a call for each would
-  // take longer. Long rows are read alone.
+  // Short rows are read together with the elements between them, and then cut out: a read for each
+  // row would take longer. Long rows are read one by one.
   constexpr std::int64_t kShortRow = 512, kBuffer = 1 << 18;
   const bool together = whole_in_file || both.columns < kShortRow;
   std::vector<float> buffer;
   for (std::int64_t k = both.begin; k < both.end;) {
-    // Up to the end of this row, or of as many as the buffer takes.
+    // `end` is the end of this row, or of the last row that the buffer has room for.
     const std::int64_t rows =
         together ? std::max<std::int64_t>(1, kBuffer / piece.stripe.columns) : 1;
     const std::int64_t end = std::min(both.end, (k / both.columns + rows) * both.columns);
@@ -233,10 +235,10 @@ Result<void> verify_file(const std::string& folder, const CheckpointFile& file) 
   ::close(fd);
   if (reason != 0) return make_error("{}: cannot be read: {}", path, std::strerror(reason));
   if (bytes != file.bytes) {
-    return make_error("{}: got {} bytes; want {}, as the manifest has it", path, bytes, file.bytes);
+    return make_error("{}: got {} bytes; want {}, as the manifest says", path, bytes, file.bytes);
   }
   if (sum.digest() == file.xxh3) return {};
-  return make_error("{}: is damaged: its checksum is {}; want {}, as the manifest has it", path,
+  return make_error("{}: is damaged: its checksum is {}; want {}, as the manifest says", path,
                     checksum_text(sum.digest()), checksum_text(file.xxh3));
 }
 

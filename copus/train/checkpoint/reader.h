@@ -1,5 +1,5 @@
-// Reads any part of a checkpoint's state, whatever layout wrote it: only the bytes that are asked
-// for. Any thread.
+// Reads any part of a checkpoint's state, independently of the layout that wrote it. Reads little
+// more than the bytes of that part. Any thread may call it.
 #pragma once
 
 #include <map>
@@ -14,28 +14,28 @@ namespace copus {
 
 class CheckpointReader {
  public:
-  // Checks that the manifest is whole, that every file has its size and an honest header, and that
-  // the files' arrays are every element of the model's tensors once. Not the checksums of the
-  // files: verify_file() does, by reading all of one.
+  // Checks that the manifest is intact, that every file has the right size and a valid header, and
+  // that the files' arrays hold every element of the model's tensors exactly once. Does not check
+  // the checksums of the files; verify_file() reads a whole file and does.
   static Result<CheckpointReader> open(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
-  // Elements of the whole tensor `tensor` as model_tensors() names it, in the stripe's order.
-  // Where the checkpoint has weights alone the moments are 0. REQUIRES: `out` is as long as it.
+  // Reads the elements `stripe` of `tensor` (a name of model_tensors()), in the stripe's order. If
+  // the checkpoint has only weights, the moments are 0. REQUIRES: `out` has the stripe's size.
   Result<void> read(StateArray kind, const std::string& tensor, const Stripe& stripe,
                     std::span<float> out) const;
 
  private:
-  // A run of a tensor, and the array that has it.
+  // A stripe of a tensor, and the array that holds it.
   struct Piece {
     Stripe stripe;
     std::size_t file = 0;
     std::size_t array = 0;  // in the file's header
   };
-  // Stripes of the same columns, which follow each other without a gap.
+  // Stripes with the same columns that follow each other without a gap.
   using Lane = std::vector<Piece>;
-  // Lanes from the first column to the last.
+  // The lanes of a tensor, from its first column to its last.
   using Pieces = std::vector<Lane>;
 
   CheckpointReader() = default;
@@ -49,9 +49,9 @@ class CheckpointReader {
   std::map<std::pair<StateArray, std::string>, Pieces> pieces_;
 };
 
-// Reads a file of a checkpoint whole: an error where its checksum is another.
+// Reads a whole file of a checkpoint. Returns an error if its checksum differs from `file`.
 Result<void> verify_file(const std::string& folder, const CheckpointFile& file);
-// All of open(), and every file.
+// Makes all checks of CheckpointReader::open(), then calls verify_file() for every file.
 Result<void> verify(const std::string& folder);
 
 }  // namespace copus

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// So small that each of its bytes can be tried.
+// Small enough to change each byte of its shard in turn.
 ModelSpec one_layer() {
   ModelSpec model = tiny_model();
   model.layers = 1;
@@ -41,8 +41,8 @@ TEST(CheckpointReader, GivesAnyPartWhateverLayoutWroteIt) {
   }
 }
 
-// Of every architecture that the engine has: all ranks' runs together are every element once, and
-// those that hold the same share the work.
+// For every architecture of the engine: the runs of all ranks together are every element once, and
+// ranks that hold the same elements share the work.
 TEST(ShardRuns, AreEveryElementOnce) {
   std::mt19937 random(5);
   for (const ModelSpec& model : small_models()) {
@@ -112,14 +112,14 @@ TEST(CheckpointReader, EveryFlippedByteOfAShardIsFound) {
   ASSERT_TRUE(verify(folder).has_value());
   const CheckpointFile file = read_manifest(folder)->files[1];
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    // In place: a file that is written anew for each would take minutes.
+    // Changes the byte in place: writing a new file for each byte would take minutes.
     const auto put = [&](char byte) {
       std::fstream stream(run.path(name), std::ios::in | std::ios::out | std::ios::binary);
       stream.seekp(static_cast<std::streamoff>(i)).put(byte);
     };
     put(static_cast<char>(whole[i] ^ (1 << (i % 8))));
     EXPECT_FALSE(verify_file(folder, file).has_value()) << "byte " << i;
-    // What is opened all the same has every element, from where the shard says.
+    // A changed header either fails to open or still describes every element.
     if (i < 4000) (void)open_error(folder);
     put(whole[i]);
   }
@@ -139,7 +139,7 @@ TEST(CheckpointReader, EveryTruncationOfAShardIsAnErrorAtOnce) {
   EXPECT_NE(open_error(folder), "");
 }
 
-// Honest files that are not the model's state: the manifest and the checksums are right.
+// The manifest and the checksums are right, but the files are not the model's state.
 TEST(CheckpointReader, EveryElementMustBeThereOnce) {
   const Manifest good = manifest_of(tiny_model(), plan_of("tp=2"), 1);
   const auto error_of = [&](const auto& change) {
@@ -168,7 +168,7 @@ TEST(CheckpointReader, EveryElementMustBeThereOnce) {
                          }
                        }),
                        "want every element once"));
-  // A whole array more, one less, one that begins later, one of a tensor that is none.
+  // One array too many, one missing, one that begins later, and one of an unknown tensor.
   EXPECT_TRUE(contains(error_of([](int rank, Parts& parts, Data& data) {
                          if (rank == 0) return;
                          parts.push_back({StateArray::kWeight, "final_norm.weight", {0, 1, 0, 8}});
@@ -214,7 +214,7 @@ TEST(CheckpointReader, WeightsAloneHaveMomentsOfZero) {
   EXPECT_EQ(out, std::vector<float>(8, 0));
   EXPECT_FALSE(reader->read(StateArray::kWeight, "final_norm.bias", {0, 1, 0, 8}, out));
   EXPECT_FALSE(reader->read(StateArray::kWeight, "final_norm.weight", {0, 1, 4, 12}, out));
-  // What fails leaves nothing.
+  // A failed import leaves nothing.
   manifest.step = 1;
   EXPECT_FALSE(write_weights_checkpoint(
       run.path(), manifest,

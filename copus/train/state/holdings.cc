@@ -23,7 +23,8 @@ Holdings::Holdings(const ModelSpec& model, const ParallelPlan& plan, std::int64_
           home.size = tensor.size;
           home.padded = bucket.padded;
         }
-        // A shared embedding has a bucket of its own at both ends.
+        // Only a shared embedding is held twice. It is alone in its bucket at both ends of the
+        // pipeline, so its place is the same.
         COPUS_CHECK(home.offset == tensor.offset && home.padded == bucket.padded);
         COPUS_CHECK(home.stage_count < home.stages.size());
         home.stages[home.stage_count++] = chunk % plan.pp;

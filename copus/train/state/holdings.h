@@ -1,4 +1,4 @@
-// Which ranks hold, and which need, which elements of a tensor at a layout.
+// For each element of a tensor at a layout: the ranks that hold it, and the ranks that need it.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace copus {
 
-// Ranks of one stage or two, with a range of data-parallel and one of tensor-parallel coordinates.
+// The ranks of one or two stages within a range of data-parallel coordinates and a range of
+// tensor-parallel coordinates.
 struct RankBlock {
   std::array<std::int64_t, 2> stages{};
   std::size_t stage_count = 1;
@@ -24,20 +25,21 @@ struct RankBlock {
 
 struct Holding {
   Stripe stripe;
-  RankBlock ranks;  // each has all of the stripe
+  RankBlock ranks;  // each of them holds the whole stripe
 };
 
-// A plan's holdings, for all ranks. REQUIRES: cp = ep = 1, zero at most 1.
+// The holdings of all ranks of a plan. REQUIRES: cp = ep = 1, zero at most 1.
 class Holdings {
  public:
   Holdings(const ModelSpec& model, const ParallelPlan& plan, std::int64_t bucket_elements);
 
   std::size_t tensors() const { return tensors_.size(); }
-  // The holdings of a tensor (its index in model_tensors()), in lanes: those of a lane have the
-  // same columns, are disjoint and ascend. Together the lanes are the whole tensor.
+  // The holdings of a tensor (its index in model_tensors()), in lanes. The holdings of a lane have
+  // the same columns, are disjoint and ascend. Together the lanes are the whole tensor.
   std::vector<std::vector<Holding>> held(std::size_t tensor, StateKind kind) const;
-  // The same of what must be brought; where the ranks make the values that they own from the
-  // master, those are left out, and what one rank needs overlaps what others do.
+  // The stripes that ranks need at this layout, in lanes. With `values_from_master`, ranks compute
+  // the values that they own from the master weights, so these are left out; stripes that different
+  // ranks need then overlap.
   std::vector<std::vector<Holding>> needed(std::size_t tensor, StateKind kind,
                                            bool values_from_master) const;
   // How many ranks hold each element.
@@ -57,7 +59,7 @@ class Holdings {
   }
 
  private:
-  // A tensor's place: the same at all stages that hold it.
+  // Where a tensor lies: at the same offset at all stages that hold it.
   struct Home {
     std::array<std::int64_t, 2> stages{};
     std::size_t stage_count = 0;
@@ -66,7 +68,8 @@ class Holdings {
     std::int64_t padded = 0;  // of the bucket
   };
   bool sharded(StateKind kind) const;
-  // Visits each part of a tensor with the tensor-parallel ranks that hold it, in lanes.
+  // Calls `add_part` for each tensor-parallel part of a tensor, and returns the holdings that it
+  // adds, in lanes.
   template <typename AddPart>
   std::vector<std::vector<Holding>> lanes(std::size_t tensor, AddPart add_part) const;
 

@@ -85,7 +85,8 @@ class Lister {
     list_.push_back({name, {bias}});
   }
 
-  // Projections back to the residual stream start smaller, by the depth (Radford et al. 2019, 2.3).
+  // The initial weights of projections back to the residual stream are smaller in deeper models
+  // (Radford et al. 2019, section 2.3).
   double residual_std() const {
     return m_.init_std / std::sqrt(2.0 * static_cast<double>(m_.layers));
   }
@@ -143,7 +144,7 @@ class Lister {
 }  // namespace
 
 bool is_watched_scale(const ModelSpec& model, const std::string& name) {
-  constexpr std::int64_t kLayers = 4;  // about so many
+  constexpr std::int64_t kLayers = 4;  // approximately
   if (name == "final_norm.weight") return true;
   const std::int64_t stride = std::max<std::int64_t>(1, model.layers / kLayers);
   for (std::int64_t layer = 0; layer < model.layers; layer += stride) {

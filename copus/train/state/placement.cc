@@ -20,7 +20,8 @@ std::vector<BucketPlacement> place_chunk(const ModelSpec& model, const ChunkSpec
   // The backward pass finishes the last parameters first.
   std::vector<std::size_t> order;
   for (std::size_t i = specs.size(); i-- > 0;) order.push_back(i);
-  // The shared embedding comes last: it waits for the other end of the pipeline, others need not.
+  // The shared embedding comes last, so that no other parameter waits while both ends of the
+  // pipeline sum its gradients.
   std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !is_tied(i); });
 
   std::vector<BucketPlacement> buckets;

@@ -1,8 +1,10 @@
-// Where a rank keeps the parameters of a chunk: which bucket, which offset, which part it owns.
+// Where a rank keeps the parameters of a chunk: in which bucket, at which offset, and which part of
+// the bucket it owns.
 //
-// Pure arithmetic from model, plan and coordinates: every rank can compute every other's. The
-// tensors lie alike on all tensor-parallel and data-parallel ranks of a stage; only which rows or
-// columns they are, and which part of the bucket is owned, differs.
+// This is pure arithmetic from model, plan and coordinates, so a rank can compute the placement of
+// any other rank. A tensor has the same bucket and offset on all tensor-parallel and data-parallel
+// ranks of a stage. These ranks differ only in the rows or columns that they hold, and in the part
+// of the bucket that they own.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +29,8 @@ struct PlacedParameter {
   std::int64_t offset = 0;
 };
 
-// What a rank keeps for each element: the values of its whole local part, and the optimizer's state
-// of the part that it owns.
+// A rank keeps two kinds of state: the values of its whole local part, and the optimizer state of
+// the part that it owns.
 enum class StateKind { kOptimizer, kValues };
 
 struct Range {
@@ -40,21 +42,23 @@ struct Range {
 // A bucket without its memory.
 struct BucketPlacement {
   bool decay = false;
-  bool tied = false;        // the shared embedding: summed with the other end of the pipeline first
+  bool tied = false;        // shared embedding: both ends of the pipeline first sum its gradients
   std::int64_t size = 0;    // elements without the padding
-  std::int64_t padded = 0;  // to a multiple of dp
+  std::int64_t padded = 0;  // `size` rounded up to a multiple of dp
   std::vector<PlacedTensor> tensors;
   std::vector<PlacedParameter> parameters;
 
-  // This rank's part: [begin, begin + length). Everything, unless optimizer state is sharded.
+  // This rank's part is [begin, begin + length): the whole bucket, unless the optimizer state is
+  // sharded.
   std::int64_t owned_begin = 0;
   std::int64_t owned_length = 0;
 };
 
-// What data-parallel rank `dp` owns of a bucket of `padded` elements.
+// The part of a bucket of `padded` elements that data-parallel rank `dp` owns.
 Range owned_range(const ParallelPlan& plan, std::int64_t padded, std::int64_t dp);
 
-// The buckets of a chunk on the rank at `at`. A bucket is closed once it has `bucket_elements`.
+// The buckets of a chunk on the rank at `at`. A bucket takes no further parameters once it has
+// `bucket_elements`.
 std::vector<BucketPlacement> place_chunk(const ModelSpec& model, const ChunkSpec& chunk,
                                          const ParallelPlan& plan, const Coordinates& at,
                                          std::int64_t bucket_elements);

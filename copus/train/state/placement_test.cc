@@ -102,7 +102,7 @@ TEST(Placement, ParametersLieInReverseApartByDecayAndTheSharedEmbeddingAloneAtTh
       if (bucket.tied) {
         EXPECT_EQ(specs[bucket.parameters.at(0).index].name, "embed.tokens");
       }
-      // Only a bucket that is not full yet takes one more.
+      // A full bucket takes no further parameter.
       EXPECT_TRUE(bucket.parameters.size() == 1 ||
                   bucket.parameters.back().offset < kBucketElements);
       std::size_t tensor = 0;

@@ -1,4 +1,4 @@
-// For tests: valid plans of a number of ranks, drawn at random.
+// For tests: random valid plans.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace copus {
 
-// A plan of `ranks` that the model and the batch allow: any of tp, pp, vp, dp, ZeRO-1, sequence
-// parallelism, uneven stages, recompute, micro-batch.
+// A plan for `ranks` ranks that the model and the batch allow. It varies tp, pp, vp, dp, ZeRO-1,
+// sequence parallelism, uneven stages, recompute and micro-batch.
 inline ParallelPlan random_plan(std::mt19937& random, const ModelSpec& model, std::int64_t ranks,
                                 std::int64_t seq_len, std::int64_t global_batch) {
   const auto below = [&](std::int64_t n) {

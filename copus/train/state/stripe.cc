@@ -76,7 +76,7 @@ std::vector<Block> blocks_of(const PlacedTensor& part, const Stripe& stripe) {
     add(stripe.begin, 1, stripe.size());
     return blocks;
   }
-  // The rest of a row, whole rows, the beginning of a row.
+  // The rest of the first row, whole rows, the beginning of the last row.
   const std::int64_t whole_begin =
       std::min(stripe.end, (stripe.begin + columns - 1) / columns * columns);
   const std::int64_t whole_end = std::max(whole_begin, stripe.end / columns * columns);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kRows = 5, kColumns = 7;
 
-// The elements of a [kRows, kColumns] matrix, row by row.
+// The row-major indices of a stripe's elements in a matrix of `width` columns.
 std::vector<std::int64_t> elements(const Stripe& stripe, std::int64_t width = kColumns) {
   std::vector<std::int64_t> result;
   for (std::int64_t k = stripe.begin; k < stripe.end; ++k) {

@@ -1,5 +1,5 @@
-// For tests: small models, and which element of the whole tensor lies where,
-// worked out one element at a time.
+// For tests: small models, and the place of each element of a tensor, computed one element at a
+// time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 
 namespace copus {
 
-// Of the random plans.
+// For the random plans.
 constexpr std::int64_t kSeqLen = 8, kGlobalBatch = 48;
 
-// Tiny, and no dimension a multiple of more than it must be: eight tp ranks share two key and value
-// heads, and the last of them holds rows of padding in the vocabulary.
+// Tiny, with dimensions that divide by no more than they must: eight tp ranks share two key and
+// value heads, and the last rank has padding rows in the vocabulary.
 inline ModelSpec small_llama(bool tied = false) {
   ModelSpec m;
   m.name = "llama-test";
@@ -79,7 +79,7 @@ inline std::vector<BucketPlacement> place_rank(const ModelSpec& model, const Par
 
 constexpr std::int64_t kPadding = -1;
 
-// Which element of the whole tensor, row by row, element `i` of the local part is.
+// The row-major index in the whole tensor of element `i` of the local part, or kPadding.
 inline std::int64_t whole_element(const PlacedTensor& tensor, std::int64_t i) {
   const std::int64_t width = tensor.spec.shape.size() > 1 ? tensor.spec.shape[1] : 1;
   if (tensor.spec.cut == Cut::kColumns) {

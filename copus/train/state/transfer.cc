@@ -39,7 +39,8 @@ class Planner {
  private:
   using Job = std::pair<StateKind, std::size_t>;  // of one tensor
 
-  // What few ranks hold is given out first, so that those with a choice can even it out.
+  // State that few ranks hold comes first. State that many ranks hold comes last: its senders can
+  // be chosen so that they even out the load.
   std::vector<Job> jobs() const {
     std::vector<Job> jobs;
     for (const StateKind kind : {StateKind::kOptimizer, StateKind::kValues}) {
@@ -62,7 +63,7 @@ class Planner {
           for (; source != held_lane.end(); ++source) {
             if (ends_before(needed.stripe, source->stripe)) break;
             const Stripe both = overlap(source->stripe, needed.stripe);
-            if (both.empty()) continue;  // it lies in other columns
+            if (both.empty()) continue;  // they have no columns in common
             assign_part({kind, tensor, both}, source->ranks, needed.ranks);
           }
         }
@@ -70,7 +71,8 @@ class Planner {
     }
   }
 
-  // Every rank of `needers` gets the part from one of `holders`, itself where it is one.
+  // Every rank of `needers` receives the part from one of `holders`. A rank that is a holder itself
+  // keeps it.
   void assign_part(const StatePart& part, const RankBlock& holders, const RankBlock& needers) {
     const std::int64_t bytes = part.stripe.size() * bytes_per_element(part.kind, change_.bf16);
     queue_.clear();
@@ -100,8 +102,8 @@ class Planner {
     return best;
   }
 
-  // `queue_` is a heap of holders by what they sent when they were put in. Loads only grow: a
-  // holder that is first with its present load is the least loaded of all.
+  // `queue_` is a heap of holders by the load that each had when it was put in. Loads only grow. So
+  // if the first entry has the present load of its holder, this holder is the least loaded of all.
   int least_loaded(const RankBlock& holders) {
     if (queue_.empty()) {
       from_.for_each_rank(holders, [&](int rank) { queue_.emplace_back(load(rank), rank); });

@@ -1,5 +1,5 @@
-// The law of a change of layout: executed, the plan makes every rank's new state out of the old
-// ranks' exactly, and no plan could move fewer bytes.
+// The law of a change of layout: executing the plan turns the ranks' old state exactly into every
+// rank's new state, and no plan could move fewer bytes.
 #include "copus/train/state/transfer.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ namespace {
 using Numbers = std::vector<double>;
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// One rank's buckets, each number distinct: which array, which tensor, which element. A value in
-// BF16 is its master with the sign changed, so that it can be made from it.
+// One rank's buckets. Each number is distinct and tells its array, tensor and element. A BF16 value
+// is its master with the sign changed, so that it can be computed from the master.
 struct StoredBucket {
   BucketPlacement placement;
   std::vector<std::size_t> tensors;  // as model_tensors() counts them
@@ -121,7 +121,7 @@ std::vector<TransferPlan> plans_of_all(const LayoutChange& change) {
   return plans;
 }
 
-// Every rank's storage at the new layout, out of that at the old.
+// Every rank's storage at the new layout, made from the storage at the old layout.
 std::vector<Storage> execute(const LayoutChange& change, std::vector<Storage> old) {
   const std::vector<TransferPlan> plans = plans_of_all(change);
   std::map<std::pair<int, int>, std::pair<std::vector<StatePart>, Numbers>> messages;
@@ -152,7 +152,7 @@ std::vector<Storage> execute(const LayoutChange& change, std::vector<Storage> ol
   return result;
 }
 
-// What a rank has of every element of every tensor.
+// Which elements of every tensor a rank holds and owns.
 struct Bitmaps {
   std::vector<bool> held, owned;
 };
@@ -181,7 +181,8 @@ Bitmaps bitmaps(const LayoutChange& change, const ParallelPlan& plan, std::int64
   return maps;
 }
 
-// The bytes that ranks need and do not have: nor any rank of their node, for the second.
+// The bytes that a rank needs and does not have. `between_nodes` counts those that no rank of its
+// node has either.
 struct Minimum {
   std::vector<std::int64_t> received;  // by rank
   std::int64_t between_nodes = 0;
@@ -227,7 +228,7 @@ LayoutChange random_change(std::mt19937& random) {
   const std::vector<ModelSpec> models = small_models();
   LayoutChange change;
   change.model = models[random() % models.size()];
-  // So few rows that an owned part may be less than one.
+  // Tensors this small can have an owned part of less than a row.
   if (random() % 4 == 0) change.model.hidden = 4;
   const std::int64_t world = std::vector<std::int64_t>{1, 2, 3, 4, 6, 8, 8, 8, 8}[random() % 9];
   change.from = random_plan(random, change.model, world, kSeqLen, kGlobalBatch);
@@ -315,7 +316,7 @@ TEST(Transfer, SpreadsWhatIsSentOverThoseThatHoldIt) {
            // One tensor is most of the model.
            Case{"dp=4,pp=2", "dp=8", false, 5000, all},
            Case{"pp=2,tp=2,dp=2", "tp=2,dp=4", false, 5000, all},
-           // Of the ends only the first has layers to send, both the embedding.
+           // Both end stages send the embedding; only the first has layers to send.
            Case{"tp=2,pp=4,split=4-2-2-0", "tp=2,dp=4", true, 400, {0, 1, 6, 7}},
        }) {
     LayoutChange change;
