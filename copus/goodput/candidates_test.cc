@@ -19,7 +19,7 @@ using Layout = std::tuple<Int, Int, Int, Int, Int>;
 
 Layout layout(const ParallelPlan& p) { return {p.tp, p.cp, p.ep, p.pp, p.dp}; }
 
-// A model on a cluster, whose candidates are asked for.
+// A model on a cluster, and its candidates.
 struct Place {
   ModelSpec model;
   ClusterSpec cluster;
@@ -47,7 +47,7 @@ struct Place {
     all.variants = variants;
     return search(step, all);
   }
-  // The layouts of one batch that have a variant that the engine runs, by looking at all.
+  // The layouts of one batch with a variant that the engine can run, by an exhaustive search.
   std::set<Layout> runnable_layouts(Int batch) const {
     std::set<Layout> layouts;
     for (const PartialPlan& space : request.spaces) {
@@ -153,7 +153,7 @@ TEST(Candidates, APlacementOfOneBatchIsThereAtAllWhereItFits) {
   for (const Candidate& candidate : candidates) {
     for (const Int batch : place.request.batches) {
       if (find_placement(candidates, candidate.at.plan, batch) != nullptr) continue;
-      // Nothing of it is valid there, or nothing fits.
+      // No variant is valid at that batch, or none fits in memory.
       PartialPlan space;
       space.plan = candidate.at.plan;
       space.given = {PlanField::kTp, PlanField::kCp, PlanField::kPp,   PlanField::kDp,

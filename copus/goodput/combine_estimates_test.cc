@@ -20,7 +20,7 @@ TEST(CombineEstimates, TheSurerOneCountsMore) {
   const NoiseEstimate sure = around(100, 1.05), vague = around(10, 20);
   EXPECT_NEAR(combine_estimates(sure, vague, 0).gns, 100, 2);
   EXPECT_NEAR(combine_estimates(vague, sure, 0).gns, 100, 2);
-  // Alike sure: the geometric mean, and surer than either.
+  // Equally precise estimates give their geometric mean, with more precision than either.
   const NoiseEstimate both = combine_estimates(around(100, 2), around(25, 2), 0);
   EXPECT_NEAR(both.gns, 50, 1e-3);
   EXPECT_NEAR(std::log(both.spread()), std::log(4) / std::sqrt(2), 1e-3);
@@ -42,7 +42,7 @@ TEST(CombineEstimates, OneThatSaysNothingIsLeftOut) {
   nothing.gns = kInfinity;
   EXPECT_NEAR(combine_estimates(nothing, around(30, 2), 0.35).gns, 30, 1e-9);
   EXPECT_EQ(combine_estimates(around(30, 2), nothing, 0.35).gns, 30);
-  // One that has a lower end says that much.
+  // An estimate without an upper end still gives its lower end.
   nothing.low = 500;
   EXPECT_EQ(combine_estimates(nothing, around(30, 2), 0.35).gns, 500);
 }

@@ -40,7 +40,7 @@ void Controller::observe(const StepReport& step) {
   if (step.norms.empty()) return;
   const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
   if (step.scale_norms.empty()) {
-    scales_noise_ = NoiseScale(options_.noise);  // a layout that has none: an old one would mislead
+    scales_noise_ = NoiseScale(options_.noise);  // this layout has none; the old estimate is stale
   } else {
     scales_noise_.observe(samples, step.scale_norms);
   }
@@ -120,7 +120,7 @@ Situation Controller::situation(std::optional<Seconds> remaining) const {
   return at;
 }
 
-// A change of layout that would be made if step times were certain, and they are not.
+// Plans tries if the policy would change the layout, were step times certain.
 std::optional<Controller::Probing> Controller::plan_probing(const Situation& situation) const {
   if (options_.probe <= 0) return std::nullopt;
   PolicyOptions bold = options_.policy;
@@ -131,7 +131,8 @@ std::optional<Controller::Probing> Controller::plan_probing(const Situation& sit
   const Choice target = choice(find(wanted.to));
   std::vector<Choice> rivals;
   for (const Choice& rival : situation.choices) {
-    // With one standard deviation of luck each way it would be the faster of the two.
+    // Whether the rival would be the faster one if both step times were off by one standard
+    // deviation.
     const bool close =
         rival.step_time / (1 + rival.relative_sd) <= target.step_time * (1 + target.relative_sd);
     if (close && rival.at.global_batch == target.at.global_batch &&
@@ -143,7 +144,7 @@ std::optional<Controller::Probing> Controller::plan_probing(const Situation& sit
   std::stable_sort(rivals.begin(), rivals.end(),
                    [](const Choice& a, const Choice& b) { return a.step_time < b.step_time; });
 
-  // As many as the expected saving pays for.
+  // Takes as many rivals as the expected saving pays for.
   const Seconds left = situation.remaining.value_or(options_.policy.horizon);
   Seconds budget = left * wanted.gain / (1 + wanted.gain);
   Probing probing{now_.at, {}, {}};
@@ -180,7 +181,7 @@ Decision Controller::probe_next() {
   return decision;
 }
 
-// All are measured now: where to be is a matter of their Goodput and of one more pause.
+// All rivals are measured now, so only Goodput and one more pause decide.
 Decision Controller::finish_probing(std::optional<Seconds> remaining) {
   const Probing done = *std::exchange(probing_, std::nullopt);
   PolicyOptions measured = options_.policy;
@@ -188,12 +189,12 @@ Decision Controller::finish_probing(std::optional<Seconds> remaining) {
   measured.dwell_steps = 0;
   measured.caution = measured.noise_caution = 0;
   Situation at = situation(remaining);
-  at.came_from.reset();  // going home undoes nothing
+  at.came_from.reset();  // a return to `home` does not count as undoing a move
   std::erase_if(at.choices,
                 [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });
   Decision decision = decide(measured, at);
-  const std::string after = fmt::format("after {} {}: ", done.tried.size(),
-                                        done.tried.size() == 1 ? "try" : "tries");
+  const std::string after =
+      fmt::format("after {} {}: ", done.tried.size(), done.tried.size() == 1 ? "try" : "tries");
   decision.why = after + decision.why;
   if (!decision.reason.empty()) decision.reason = after + decision.reason;
   return decision;

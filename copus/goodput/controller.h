@@ -1,5 +1,5 @@
-// Controller: watches a run's steps and asks the policy where the run goes. It decides for live runs
-// and for simulated ones, so what is evaluated in simulation is what runs live.
+// Controller: observes a run's steps and asks the policy where the run should go. Live runs and
+// simulated runs use the same controller, so a simulation tests what runs live.
 #pragma once
 
 #include <functional>
@@ -18,67 +18,67 @@ namespace copus {
 struct ControllerOptions {
   PolicyOptions policy;
   NoiseScaleOptions noise;
-  // Spread of the factor between the noise scale of the whole gradient and that of the norms'
-  // weights, on a log scale: a factor of e^this either way is one standard deviation.
+  // Standard deviation, on a log scale, of the factor between the noise scale of the whole gradient
+  // and that of the norms' weights.
   double scales_factor_sd = 0.35;
   StepTimeOptions times;
   std::int64_t decide_every = 10;  // steps
-  std::int64_t warm_steps = 2;     // after a move, steps whose time is not counted
-  // What a change of batch or micro-batch in place is taken to pause, until one was made.
+  std::int64_t warm_steps = 2;     // steps after a move whose time is ignored
+  // The assumed pause of a change of batch or micro-batch, until the first one is measured.
   Seconds in_place_pause{0.1};
-  // Best candidates that are tried, from one decision to the next, before a change of layout whose
-  // step times are uncertain; 0: none. The steps count as training.
+  // How many of the best candidates are tried before a change of layout with uncertain step times;
+  // 0: none. Each is tried from one decision to the next. The steps of a try count as training.
   std::int64_t probe = 0;
-  double probe_sd = 0.05;  // a step time less uncertain than this is not worth a try
+  double probe_sd = 0.05;  // a candidate is tried only if its step time is more uncertain than this
 };
 
 class Controller final : public Decider {
  public:
-  // `start`: where the run is. `pause(from, to)`: what a move of state is predicted to take;
-  // corrected by the moves that were made.
+  // `start`: the run's configuration. `pause(from, to)`: the predicted pause of a move of state;
+  // the controller corrects it by the measured pauses.
   Controller(ControllerOptions options, Candidate start, std::vector<Candidate> candidates,
              std::function<Seconds(const Configuration&, const Configuration&)> pause);
 
   void observe(const StepReport& step) override;
-  // From the whole gradient's norms and from the norms' weights together.
+  // Combines the estimate of the whole gradient with that of the norms' weights.
   std::optional<NoiseEstimate> noise() const;
   std::optional<NoiseEstimate> scales_noise() const { return scales_noise_.estimate(); }
-  // Goodput of the current configuration by its believed step time; nothing while the noise scale
-  // is not known.
+  // The Goodput of the current configuration, with its believed step time. Nothing while the noise
+  // scale is not known.
   std::optional<double> goodput() const { return goodput(now_); }
 
-  // Known to every rank of a run without a message: it depends on the number of steps alone. Never
-  // where the policy adapts nothing.
+  // Depends only on the options and the number of steps, so all ranks agree without a message.
+  // Never true if adapting is off.
   static bool due(const ControllerOptions& options, std::int64_t step);
   bool due(std::int64_t step) const override { return due(options_, step); }
-  // A try of a candidate is a move too, and says so in `why`.
+  // Returns the policy's decision, or a try of a candidate: a move whose `why` says that it is a
+  // try.
   Decision consider(std::optional<Seconds> remaining) override;
-  // A configuration that failed is not tried again, and a failure starts the dwell anew: a run that
-  // cannot be moved is not interrupted at every decision.
+  // Never proposes a configuration again if the move to it failed. A failure also restarts the
+  // dwell, so that a run that cannot be moved is not interrupted at every decision.
   void moved(const Decision& decision, const MoveReport& report) override;
-  void decide_for_later(std::optional<Seconds> remaining) override {
-    later_ = consider(remaining);
-  }
+  void decide_for_later(std::optional<Seconds> remaining) override { later_ = consider(remaining); }
   const std::optional<Decision>& later() const { return later_; }
-  // Where a run goes on that is saved now: not in the middle of a try.
+  // The configuration in which a run continues that is saved now. It is never one that is only
+  // tried.
   const Configuration& resume_at() const;
 
-  // What a run that is started again would be long in finding out anew: the noise scale, and what
-  // moves took. Step times, tries and refusals begin anew: the machine may be another.
+  // The state that a resumed run keeps: the noise scale and the pauses, which take long to measure.
+  // Step times, tries and failed moves are forgotten, because the machine may be another.
   Json to_json() const;
   Result<void> restore(const Json& json, const std::string& where);
 
   const Configuration& now() const { return now_.at; }
-  // What a step is believed to take where the run began.
+  // The believed step time of the configuration in which the run began.
   StepTime start_step_time() const { return times_.believe(start_); }
   const ControllerOptions& options() const { return options_; }
 
  private:
-  // Candidates that are tried one after the other, then compared with where they were tried from.
+  // Candidates that are tried one after the other, and then compared with `home`.
   struct Probing {
-    Configuration home;
+    Configuration home;  // the run's configuration before the first try
     std::vector<Configuration> tried;
-    std::vector<Configuration> left;  // the next one last
+    std::vector<Configuration> left;  // still to try; the next one is at the end
   };
 
   const Candidate& find(const Configuration& at) const;
@@ -92,18 +92,18 @@ class Controller final : public Decider {
   Decision finish_probing(std::optional<Seconds> remaining);
 
   ControllerOptions options_;
-  std::vector<Candidate> candidates_;  // where the run started among them
+  std::vector<Candidate> candidates_;  // includes the run's first configuration
   Candidate start_, now_;
   std::function<Seconds(const Configuration&, const Configuration&)> predicted_pause_;
   NoiseScale noise_, scales_noise_;
-  std::int64_t unmeasured_samples_ = 0;  // since norms were taken last
+  std::int64_t unmeasured_samples_ = 0;  // since the last step with norms
   StepTimes times_;
   Seconds predicted_pauses_, measured_pauses_;  // of all moves of state so far
-  Seconds in_place_pause_;                      // the last one, or what is assumed
+  Seconds in_place_pause_;                      // the last one, or the assumed one
   std::int64_t steps_here_ = 0;
   std::optional<Configuration> came_from_;
-  std::vector<Configuration> refused_;  // moves that failed
-  std::vector<Configuration> probed_;   // none is tried twice
+  std::vector<Configuration> refused_;  // targets of failed moves
+  std::vector<Configuration> probed_;   // tried before; not tried again
   std::optional<Probing> probing_;
   std::optional<Decision> later_;
 };

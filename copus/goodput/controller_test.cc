@@ -64,7 +64,7 @@ ControllerOptions quiet_options() {
   return options;
 }
 
-// A run of so many steps on a machine that may not be as predicted.
+// A run of `steps` steps on a machine that may differ from the prediction.
 class FakeJob : public Job {
  public:
   FakeJob(Configuration start, Int steps) : at_(std::move(start)), steps_(steps) {}
@@ -155,7 +155,7 @@ Result<void> drive(FakeJob& job, Controller& controller) {
 std::string plan_of(const Configuration& at) { return to_text({at.plan, 0}); }
 
 StepReport report(Int step, double seconds, double gns, double batch) {
-  // The small scatter gives the estimator something to judge its spread by.
+  // A small scatter, so that the estimator has a spread to measure.
   const double scatter = step % 2 == 0 ? 1.002 : 0.998;
   return {step, 0, 0, Seconds(seconds), {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}},
           {}};
@@ -186,7 +186,7 @@ TEST(Drive, WhatIsSavedAfterADecisionIsWhereItLed) {
   EXPECT_EQ(job.resumes_at, job.was_at);
 }
 
-// Stopped at any decision, it goes on where it would be without.
+// A run that is stopped at any decision continues in the same configuration as one that is not.
 TEST(Drive, WhatIsDueWhereARunStopsIsDecidedForWhoGoesOn) {
   FakeJob whole(pipelined(16), 200);
   Controller whole_controller(quiet_options(), predict(pipelined(16)), all_candidates(),
@@ -294,7 +294,7 @@ TEST(Controller, DoesNotCountTheFirstStepsAfterAMove) {
   EXPECT_EQ(cold.now(), mixed(32));
 }
 
-// Decisions of a controller that has made one move of state, and stayed a while.
+// Decisions of a controller some steps after one move of state.
 class AfterAMove : public testing::Test {
  protected:
   Decision decision(double measured_pause, double remaining) {
@@ -309,7 +309,7 @@ class AfterAMove : public testing::Test {
   }
 
  private:
-  // The pipeline is twice as slow as predicted: there is much to gain elsewhere.
+  // The pipeline is twice as slow as predicted, so other layouts are much faster.
   void observe(Controller& controller, Int steps) {
     const Candidate here = predict(controller.now());
     const double slow = here.at.plan.pp == 4 ? 2 : 1;
@@ -369,7 +369,8 @@ TEST(Controller, ComesBackToAStartThatIsNoCandidate) {
   EXPECT_EQ(controller.now(), start);
 }
 
-// A machine on which all but the pipeline is slower than predicted: what looks best is not.
+// On this machine everything except the pipeline is slower than predicted, so the layout that is
+// best by prediction is not the best.
 ControllerOptions probing_options(Int probe) {
   ControllerOptions options = quiet_options();
   options.probe = probe;
@@ -416,7 +417,7 @@ TEST(Probing, StaysWhereATryWasFast) {
   Int tries = 0;
   for (const Decision& decision : job.decisions) {
     if (decision.why.find(": a try;") != std::string::npos) ++tries;
-    // A table that has the configuration in columns of its own shows this beside them.
+    // Tables show this reason beside columns with the configuration.
     EXPECT_EQ(decision.reason.find(" at batch "), std::string::npos) << decision.reason;
     EXPECT_FALSE(decision.move && decision.reason.empty()) << decision.why;
   }

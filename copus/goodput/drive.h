@@ -1,6 +1,9 @@
-// The one loop of every run: steps, and where one is due a decision, until the job is done. A job is
-// what runs: a live run, on each of its ranks, or a simulated one. A decider is who says where it
-// goes: the controller, or on all ranks but the first whoever hears of the controller's decisions.
+// The loop of every run: it makes steps, asks for a decision when one is due, and moves the run,
+// until the job is done.
+//
+// A job is a live run (on each of its ranks) or a simulated one. A decider decides where the run
+// goes: on rank 0 and in simulations this is the controller; on the other ranks it is an object
+// that receives the controller's decisions.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +18,24 @@
 
 namespace copus {
 
-// What one step tells.
+// The measurements of one step.
 struct StepReport {
   std::int64_t step = 0;     // counted from 1
-  std::int64_t samples = 0;  // consumed after it
+  std::int64_t samples = 0;  // that the run has consumed, with this step's
   double loss = 0;
   Seconds time;
   std::vector<SquaredNorm> norms;        // empty: not measured in this step
-  std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty likewise
+  std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty: not measured
 };
 
-// What became of a move.
+// The outcome of a move.
 struct MoveReport {
-  bool done = false;  // false: the run goes on where it was
-  std::string error;  // why not
+  bool done = false;  // false: the move failed, and the run stays in its configuration
+  std::string error;  // why it failed
   Seconds pause;
 };
 
-// Who decides where a run goes.
+// Decides in which configuration a run continues.
 class Decider {
  public:
   Decider() = default;
@@ -42,33 +45,33 @@ class Decider {
   Decider& operator=(Decider&&) = default;
   virtual ~Decider() = default;
 
-  // After every step.
+  // Called after every step.
   virtual void observe(const StepReport& step) = 0;
   // Whether a decision is due after this step.
   virtual bool due(std::int64_t step) const = 0;
-  // Where to go.
+  // Decides where to go.
   virtual Decision consider(std::optional<Seconds> remaining) = 0;
-  // What became of it. REQUIRES: decision.move, and it is the last that was made.
+  // Called after a move. REQUIRES: decision.move, and it is the last decision.
   virtual void moved(const Decision& decision, const MoveReport& report) = 0;
-  // The run stops here, and where to go is due: decided for whoever goes on.
+  // Called in place of consider() if the run stops after this step. The decision is saved, and the
+  // run takes it when it resumes.
   virtual void decide_for_later(std::optional<Seconds> remaining) = 0;
 };
 
-// A run that can be moved.
+// A run that can be moved to another configuration.
 class Job {
  public:
   virtual ~Job() = default;
   virtual bool done() const = 0;
   virtual Result<StepReport> step() = 0;
   virtual std::optional<Seconds> remaining() const = 0;
-  // The step was the last for now, though the run is not over.
+  // Whether the run stops after this step although it is not finished.
   virtual bool stopping() const { return false; }
-  // Told of every step's outcome, once the decider knows it, and of every decision: to write them
-  // down.
+  // Record a step, after the decider has observed it, and a decision.
   virtual Result<void> observed(const StepReport& step) = 0;
   virtual Result<void> decided(const Decision& decision) = 0;
   virtual Result<MoveReport> move(const Configuration& to) = 0;
-  // The step, and what was decided after it, are done: time to save.
+  // Called when the step, its decision and its move are done: the time to save a checkpoint.
   virtual Result<void> settled() { return {}; }
 };
 

@@ -39,7 +39,7 @@ TEST(StatisticalEfficiency, IsThatOfStepsAndSamplesToOneLoss) {
   }
 }
 
-// Where Goodput is largest when a step of batch B takes a + b*B seconds.
+// The batch with the largest Goodput if a step of batch B takes a + b*B seconds.
 double best_batch(GoodputKind kind, double a, double b, double critical) {
   double best = 0, at = 0;
   for (int i = 0; i < 28'000; ++i) {

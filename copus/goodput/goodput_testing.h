@@ -1,4 +1,4 @@
-// For tests: a noise scale that is known so well.
+// For tests: an estimate of the noise scale with a given uncertainty.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace copus {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// `sd`: relative, of the estimate.
+// `sd`: the relative standard deviation of the estimate.
 inline NoiseEstimate estimate(double gns, double sd = 0.05) {
   NoiseEstimate made;
   made.terms = {1, gns};

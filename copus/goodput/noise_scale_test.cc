@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What a norm of `count` gradients would be without noise in the norm itself.
+// The expected norm of `count` gradients.
 SquaredNorm exact(const NoiseTerms& terms, double batch, double count = 1) {
   return {batch, terms.g2 + terms.s / batch, count};
 }
@@ -41,7 +41,7 @@ TEST(FitNoise, OfTwoSizesIsThePairFormula) {
 
 TEST(FitNoise, RecoversBothTermsExactlyWhereNormsAreExact) {
   for (const NoiseTerms truth : {NoiseTerms{2, 0.5}, NoiseTerms{2, 100}, NoiseTerms{0.01, 1e6}}) {
-    // In any order, whatever is expected, with counts that fit the nesting or do not.
+    // Order, expectation and counts make no difference, even counts that contradict the nesting.
     const SquaredNorm norms[] = {exact(truth, 64), exact(truth, 4, 4), exact(truth, 16, 4),
                                  exact(truth, 2, 100), exact(truth, 16, 2)};
     for (const NoiseTerms& expected : {truth, NoiseTerms{1e9, 1}, NoiseTerms{-1, -1}}) {
@@ -66,9 +66,9 @@ TEST(FitNoise, NeedsTwoSizesThatMakeSense) {
     EXPECT_FALSE(fit_noise({{{2, 3, 1}, {4, 1, 1}, {8, bad, 1}}})) << bad;
   }
   EXPECT_FALSE(fit_noise({{{4, 1, 1}, {8, 2, kNaN}}}));
-  // A norm with no count is no obstacle, whatever it says.
+  // Norms with count 0 are ignored, even invalid ones.
   EXPECT_TRUE(fit_noise({{{4, 1, 1}, {8, 2, 1}, {2, kNaN, 0}}}));
-  // Nor is an expectation that is none.
+  // Invalid expectations are ignored too.
   EXPECT_TRUE(fit_noise({{{2, 3, 1}, {4, 1, 1}, {8, 2, 1}}}, NoiseTerms{kNaN, kInfinity}));
   EXPECT_TRUE(fit_noise({{{2, 3, 1}, {4, 1, 1}, {8, 2, 1}}}, NoiseTerms{1e300, 1e-300}));
 }
@@ -125,7 +125,7 @@ class Quadratic {
     return {prefix, replica, global};
   }
 
-  // The norms that these draws give where the true gradient has this size.
+  // The norms of these draws for a true gradient of this size.
   std::vector<SquaredNorm> norms(const std::vector<Draw>& draws, double gns) const {
     const double g = std::sqrt(truth(gns).g2);
     std::vector<SquaredNorm> norms;
@@ -158,7 +158,7 @@ struct Moments {
   double standard_error() const { return std::sqrt(variance() / n); }
 };
 
-// The draws are fixed by their seeds: a bound of 3 standard errors is met or not, every time.
+// Fixed seeds fix the draws, so a bound of 3 standard errors always gives the same result.
 void expect_unbiased(const Moments& found, double truth) {
   EXPECT_NEAR(found.mean(), truth, 3 * found.standard_error());
 }
@@ -220,7 +220,7 @@ TEST(FitNoise, OfThreeSizesIsNoLessPreciseThanAnyPair) {
     Quadratic quadratic(5);
     for (const double gns : {1.0, 16.0, 256.0}) {
       const NoiseTerms truth = quadratic.truth(gns);
-      // Of each fit: both terms and their ratio, to first order.
+      // For each fit: both terms and their ratio, to first order.
       using Spread = std::array<Moments, 3>;
       auto add = [&](Spread& to, const NoiseTerms& terms) {
         to[0].add(terms.g2 / truth.g2);
@@ -271,7 +271,7 @@ TEST(NoiseScale, FollowsAStepOfTheTruthWithinAFewWindows) {
     outgrown += estimate.low > kBefore;
   }
   EXPECT_EQ(outgrown, kTrials);
-  // e^-5 of a |G|^2 eight times as large is left.
+  // The old |G|^2 was eight times as large; e^-5 of it is left.
   EXPECT_NEAR(s.mean() / g2.mean() / kAfter, 1, 0.1);
 }
 
@@ -289,7 +289,7 @@ TEST(NoiseScale, ForgetsBySamplesNotBySteps) {
   const NoiseScaleOptions by_samples = {.window_samples = 320, .window_steps = 5};
   EXPECT_NEAR(left_of_first(16, 2, by_samples), std::exp(-32.0 / 320), 1e-12);
   EXPECT_NEAR(left_of_first(32, 1, by_samples), std::exp(-32.0 / 320), 1e-12);
-  // Where so many samples are few steps, steps count.
+  // If the window of samples has fewer than window_steps steps, the steps count.
   EXPECT_NEAR(left_of_first(640, 1, by_samples), std::exp(-1.0 / 5), 1e-12);
   EXPECT_NEAR(left_of_first(1 << 20, 10, by_samples), std::exp(-10.0 / 5), 1e-12);
 }
@@ -383,7 +383,7 @@ TEST(NoiseScale, PassesOverStepsThatSayNothing) {
   EXPECT_EQ(scale.to_json(), before);
 }
 
-// Steps whose terms are given.
+// Steps with the given terms.
 NoiseEstimate estimate_of(const std::vector<NoiseTerms>& steps) {
   NoiseScale scale({.window_steps = 1e9});
   for (const NoiseTerms& terms : steps) scale.observe(16, {{exact(terms, 4), exact(terms, 16)}});

@@ -27,7 +27,7 @@ TEST_F(Pause, NothingMovesNothing) {
   EXPECT_EQ(between("dp=8,micro_batch=1", "dp=8,micro_batch=4,recompute=full"), Seconds());
 }
 
-// Every replica holds all: a stage of it is there already.
+// Each replica holds the whole model, so each GPU already has its stage.
 TEST_F(Pause, ToStagesIsFasterThanFromStages) {
   EXPECT_LT(between("dp=8", "dp=2,pp=4"), between("dp=2,pp=4", "dp=8"));
 }
@@ -41,7 +41,7 @@ TEST_F(Pause, FollowsTheBytesAndTheLink) {
   EXPECT_LT(pause, 3 * bytes / link + Seconds(0.2));
 }
 
-// Layers 0-13 and 14-27 become 0-6, 14-20 and 7-13, 21-27: half of each rank's are elsewhere.
+// Layers 0-13 and 14-27 become 0-6, 14-20 and 7-13, 21-27: each rank lacks half of its new layers.
 TEST_F(Pause, VirtualStagesMoveHalfOfTheLayers) {
   ASSERT_EQ(model_.layers, 28);
   const Bytes bytes(0.5 * 14 * static_cast<double>(model_.total_params()) / 2);

@@ -11,12 +11,12 @@ namespace copus {
 namespace {
 
 constexpr double kIntervalSds = 1.96;  // a 95% interval's half width
-// To undo a move takes so many times the steps, and the certainty about the noise scale: having
-// moved for nothing is evidence that the estimate wanders.
+// Undoing a move takes this many times the steps and the certainty about the noise scale, because a
+// wish to go back is a sign that the estimate fluctuates.
 constexpr int kDwellToUndo = 2;
 constexpr int kCertaintyToUndo = 4;
 
-// What a choice may lack, in the order in which it is asked.
+// The bars that a choice must clear, in the order in which they are checked.
 enum class Bar { kMargin, kStepTime, kNoise, kPause, kDwell };
 
 struct Rated {
@@ -25,8 +25,8 @@ struct Rated {
   double gain = 0;
 };
 
-// What is decided by: where |G|^2 cannot be told from 0 the noise scale has no upper end, and its
-// lower one stands for it. Nothing where it has none either.
+// The estimate to decide by. If |G|^2 cannot be told from 0, the noise scale may be infinite; then
+// the lower end of its interval is used. Returns nothing if that is 0.
 std::optional<NoiseEstimate> usable(const std::optional<NoiseEstimate>& noise) {
   if (!noise) return std::nullopt;
   NoiseEstimate estimate = *noise;
@@ -60,7 +60,8 @@ class Judge {
     return {&choice, there, there / goodput_of(at_.now) - 1};
   }
 
-  // By Goodput. Equals: the lesser change first, then the simpler plan, then by name.
+  // Compares by Goodput. Among equals, prefers the smaller change, then the simpler plan, then the
+  // name.
   bool better(const Rated& a, const Rated& b) const {
     if (a.goodput != b.goodput) return a.goodput > b.goodput;
     auto rank = [&](const Choice& choice) {
@@ -73,8 +74,8 @@ class Judge {
 
   std::optional<Bar> missing(const Rated& rated) const {
     if (!(rated.gain > 0 && rated.gain >= margin(rated))) return Bar::kMargin;
-    // Still a gain where a step takes so many standard deviations longer than believed. A change in
-    // place is measured at once and taken back for nothing: to try it is the cheapest way to know.
+    // The gain must remain if the step takes `caution` standard deviations longer than believed. A
+    // change in place is exempt: it is measured at once and taken back for free.
     if (!stays(*rated.choice) && !(rated.gain > options_.caution * rated.choice->relative_sd)) {
       return Bar::kStepTime;
     }
@@ -103,7 +104,7 @@ class Judge {
   std::string describe_pause(const Rated& rated) const {
     const Seconds pause = rated.choice->pause;
     if (pause <= Seconds()) return "";
-    // In t seconds there, gain*t seconds of being here are won.
+    // Every t seconds there save gain * t seconds here.
     return fmt::format(", pays its {} in {}", human_seconds(pause),
                        human_seconds(pause / rated.gain));
   }
@@ -118,9 +119,9 @@ class Judge {
         return fmt::format("; its step time is uncertain by {:.1f}%",
                            100 * rated.choice->relative_sd);
       case Bar::kNoise:
-        return fmt::format(
-            "; at the ends of the noise scale's interval ({} to {}) it could be {:+.1f}%",
-            human_count(noise_.low), human_count(noise_.high), 100 * worst_gain(rated));
+        return fmt::format("; it could be {:+.1f}%: the noise scale is uncertain ({} to {})",
+                           100 * worst_gain(rated), human_count(noise_.low),
+                           human_count(noise_.high));
       case Bar::kPause:
         return fmt::format("; its pause of {} would save only {} in the {} that {}",
                            human_seconds(rated.choice->pause), human_seconds(saved(rated)),
@@ -142,15 +143,14 @@ class Judge {
     return stays(*rated.choice) ? options_.batch_margin : options_.margin;
   }
 
-  // The gain, were the noise scale `noise_caution` standard deviations off to the side that is
-  // worse for this choice. A change of batch gains more the further the noise scale lies on one
-  // side, so an estimate that wanders about a crossover would lead the run to and fro; this is the
-  // bar that holds it. It costs little: Goodput is flat around its best batch, so a gain that
-  // vanishes inside the interval was small.
+  // The gain if the noise scale is off by `noise_caution` standard deviations to the side that is
+  // worse for this choice. Without this bar, an estimate that fluctuates around the point where two
+  // batches are equally good would send the run to and fro. The bar costs little: Goodput is flat
+  // around its best batch, so it blocks only small gains.
   double worst_gain(const Rated& rated) const {
     const double sds = options_.noise_caution * (undoes(rated.choice->at) ? kCertaintyToUndo : 1);
     auto towards = [&](double end) {
-      const double nearest = noise_.gns * 1e-3;  // an end at 0 says no more than a very small one
+      const double nearest = noise_.gns * 1e-3;  // an end at 0 counts as a thousandth
       return noise_.gns * std::pow(std::max(end, nearest) / noise_.gns, sds / kIntervalSds);
     };
     const double expected = efficiency_ratio(*rated.choice, noise_.gns);
@@ -167,10 +167,10 @@ class Judge {
   }
 
   Seconds left() const { return at_.remaining.value_or(options_.horizon); }
-  // What takes left() here takes less there.
+  // The time that the move saves on the work that takes left() here.
   Seconds saved(const Rated& rated) const { return left() * rated.gain / (1 + rated.gain); }
 
-  // Whether the last move is taken back by this one, as a whole or in part.
+  // Whether this move undoes the last one, or a part of it.
   bool undoes(const Configuration& to) const {
     if (!at_.came_from) return false;
     const Configuration& before = *at_.came_from;
@@ -191,8 +191,8 @@ class Judge {
   const NoiseEstimate& noise_;
 };
 
-// The largest batch that is not above the critical one, of those that the layout allows; the
-// smallest where all are.
+// Chooses the largest batch that the layout allows and that is not above the critical batch, or the
+// smallest batch if all are above.
 Decision track(const PolicyOptions& options, const Situation& situation, const Judge& judge,
                Decision decision) {
   const auto batch = [](const Choice& choice) { return choice.at.global_batch; };
@@ -203,7 +203,7 @@ Decision track(const PolicyOptions& options, const Situation& situation, const J
   for (const Choice& choice : situation.choices) {
     if (!judge.allowed(choice)) continue;
     ++decision.candidates;
-    // Nearer to the critical batch from below; above it, the smaller.
+    // Below the critical batch, the larger batch is nearer; above it, the smaller one.
     const bool nearer = fits(choice) != fits(*best) ? fits(choice)
                         : fits(choice)              ? batch(choice) > batch(*best)
                                                     : batch(choice) < batch(*best);
@@ -243,7 +243,7 @@ Decision decide(const PolicyOptions& options, const Situation& situation) {
     return decision;
   }
   if (options.adapt == Adapt::kTrack) return track(options, situation, judge, decision);
-  std::optional<Rated> top, pick;  // the best of all, and of those that lack nothing
+  std::optional<Rated> top, pick;  // the best of all, and of those that clear every bar
   for (const Choice& choice : situation.choices) {
     if (!judge.allowed(choice)) continue;
     ++decision.candidates;

@@ -1,5 +1,5 @@
-// The policy: whether to move a run, and where to. A pure function: no clock, no I/O, no state; the
-// same situation gives the same decision.
+// The policy: decides whether a run moves, and to which configuration. It is a pure function
+// without clock, I/O or state: the same situation always gives the same decision.
 #pragma once
 
 #include <cstdint>
@@ -18,34 +18,35 @@ namespace copus {
 struct PolicyOptions {
   Adapt adapt = Adapt::kFull;
   GoodputKind kind = GoodputKind::kLrAware;
-  double margin = 0.10;        // Goodput a change of layout has to gain
-  double batch_margin = 0.05;  // and a change that moves no state (batch, micro-batch)
+  double margin = 0.10;        // a change of layout has to gain this share of Goodput
+  double batch_margin = 0.05;  // a change of batch or micro-batch has to gain this share
   double calibration = 2.0;    // critical batch / noise scale
-  double growth = 2.0;         // the batch changes by at most this factor at once, both ways
-  // Steps in one configuration before it is left; twice as many to undo the move that led there (as
-  // a whole, or its layout, or the direction of its batch).
+  double growth = 2.0;         // the batch changes at most by this factor at once, up or down
+  // Steps in a configuration before the run may leave it. Twice as many before it may undo its last
+  // move: the whole move, its change of layout, or the direction of its change of batch.
   std::int64_t dwell_steps = 20;
-  // How sure a gain must be: above so many standard deviations of the ratio of the step times; and
-  // not lost where the noise scale is so many standard deviations off, either way (four times as
-  // many to undo a move).
+  // How certain a gain must be. It must exceed `caution` standard deviations of the ratio of the
+  // step times. It must not vanish if the noise scale is off by `noise_caution` standard deviations
+  // to either side (four times as many to undo a move).
   double caution = 0.5;
   double noise_caution = 1.0;
-  // Time until the end of the run that is counted on where nothing says when it ends.
+  // The time that the policy assumes to be left if the end of the run is not known.
   Seconds horizon{3600};
 };
 
-// One place to be.
+// A configuration that a run may choose.
 struct Choice {
   Configuration at;
   Seconds step_time;
-  // Of step_time over the current configuration's: what is uncertain in both alike does not count.
+  // Of the ratio of step_time to that of the current configuration. Uncertainty that both share
+  // cancels.
   double relative_sd = 0;
-  Seconds pause;  // to get there from the current one
+  Seconds pause;  // of the move from the current configuration
 };
 
 struct Situation {
   Choice now;
-  std::vector<Choice> choices;  // others; `now` among them does no harm
+  std::vector<Choice> choices;  // may include `now`, which is ignored
   std::optional<NoiseEstimate> noise;
   std::int64_t steps_here = 0;             // since the last move, or the start
   std::optional<Configuration> came_from;  // before the last move
@@ -54,19 +55,20 @@ struct Situation {
 
 struct Decision {
   bool move = false;
-  Configuration to;    // the best choice; where it is not moved to, `why` says what is missing
+  Configuration to;    // the best choice; if the run does not move, `why` says which bar it misses
   double gain = 0;     // its Goodput over the current one's, less 1
-  double goodput = 0;  // of the current one; 0 while the noise scale is not known
+  double goodput = 0;  // of the current configuration; 0 while the noise scale is not known
   double critical_batch = 0;
   std::int64_t candidates = 0;  // choices that were allowed
-  std::string reason;  // for `to`, which it does not name; empty: nothing speaks for a move
-  std::string why;     // one line for a person: `to` and the reason, or why the run stays
+  std::string reason;  // what speaks for `to` or against it, without its name; may be empty
+  std::string why;     // one line for people: `to` and the reason, or why the run stays
 
   // Sets both texts. REQUIRES: `to` is set.
   void give_reason(std::string text);
 };
 
-// The choice of most Goodput among those that clear every bar: margin, certainty, pause, dwell.
+// Picks the choice with the highest Goodput among those that clear every bar: margin, certainty,
+// pause, dwell.
 Decision decide(const PolicyOptions& options, const Situation& situation);
 
 }  // namespace copus

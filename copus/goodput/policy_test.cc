@@ -23,7 +23,7 @@ Configuration configuration(Int dp, Int tp, Int pp, Int batch, Int micro_batch =
   return made;
 }
 
-// No bar at all: what remains is the argmax.
+// Options without bars: the decision is the argmax of Goodput.
 PolicyOptions no_bars() {
   PolicyOptions options;
   options.margin = options.batch_margin = 0;
@@ -38,7 +38,7 @@ double goodput_of(const PolicyOptions& options, const Choice& choice, const Situ
                  options.calibration * situation.noise->gns);
 }
 
-// Choices that the options let be chosen, written out once more.
+// Which choices the options allow, stated independently of the policy's code.
 std::vector<Choice> allowed(const PolicyOptions& options, const Situation& situation) {
   std::vector<Choice> kept;
   for (const Choice& choice : situation.choices) {
@@ -54,7 +54,7 @@ std::vector<Choice> allowed(const PolicyOptions& options, const Situation& situa
   return kept;
 }
 
-// A table of choices with nothing regular about it.
+// A table of choices with irregular step times.
 Situation random_situation(std::mt19937_64& random) {
   auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
@@ -214,7 +214,7 @@ TEST_F(FromPipeline, KeepsWhileNothingIsKnown) {
   EXPECT_EQ(decision().goodput, 0);
 }
 
-// An interval without an upper end may still be enough to grow by, and never to shrink by.
+// An interval without an upper end can justify a larger batch, but never a smaller one.
 TEST_F(FromPipeline, LowerEndStandsForANoiseScaleWithoutAnUpperOne) {
   situation_.noise = estimate(kInfinity);
   situation_.noise->low = 85;
@@ -228,7 +228,7 @@ TEST_F(FromPipeline, LowerEndStandsForANoiseScaleWithoutAnUpperOne) {
   EXPECT_FALSE(decision().move) << decision().why;
 }
 
-// An interval that reaches from nothing to everything says nothing of another batch.
+// An interval from 0 to infinity cannot justify another batch.
 TEST_F(FromPipeline, NoBatchChangeOnAnIntervalThatIsTooWide) {
   situation_.noise = estimate(85);
   situation_.noise->low = 0;
@@ -277,10 +277,10 @@ TEST_F(FromPipeline, AGainOfABatchHasToHoldAcrossTheIntervalOfTheNoiseScale) {
   situation_.noise = estimate(42, 0.3);
   EXPECT_FALSE(decision().move);
   EXPECT_GT(decision().gain, options_.batch_margin);
-  EXPECT_NE(decision().why.find("it could be -0.6%, for the noise scale is between 23.3 and 75.6"),
+  EXPECT_NE(decision().why.find("it could be -0.6%: the noise scale is uncertain (23.3 to 75.6)"),
             std::string::npos)
       << decision().why;
-  // A layout at the same batch gains the same whatever the noise scale is.
+  // The gain of another layout at the same batch does not depend on the noise scale.
   offer(configuration(8, 1, 1, 16), 0.4 / 1.12);
   EXPECT_TRUE(decision().move);
 }
@@ -291,7 +291,7 @@ TEST_F(FromPipeline, IsSurerOfTheNoiseScaleBeforeItGoesBack) {
   EXPECT_TRUE(decision().move);
   situation_.came_from = configuration(2, 1, 4, 32);
   EXPECT_FALSE(decision().move);
-  EXPECT_NE(decision().why.find("for the noise scale is between 52.1 and 139"), std::string::npos)
+  EXPECT_NE(decision().why.find("the noise scale is uncertain (52.1 to 139)"), std::string::npos)
       << decision().why;
 }
 
@@ -369,8 +369,8 @@ TEST_F(FromPipeline, OfEqualsTheLesserChangeIsMade) {
   EXPECT_EQ(decision().to, configuration(8, 1, 1, 16));  // the simpler plan
 }
 
-// Of where the run is and what its layout can go to: the largest batch up to the critical one, or
-// the smallest where all are above.
+// The largest batch up to the critical one among the run's own and those that its layout can have;
+// the smallest batch if all are above.
 TEST(Policy, TrackingGoesToTheCriticalBatchWhateverItCosts) {
   std::mt19937_64 random(4);
   Int up = 0, down = 0, keeps = 0;

@@ -167,7 +167,7 @@ TEST(StepTimes, WhatTwoShareCancelsInTheirRatio) {
   const Candidate here = pipelined_step(64), there = pipelined_step(128),
                   apart = tensor_parallel_step(128);
   EXPECT_DOUBLE_EQ(times.ratio_sd(here, here), 0);
-  // Nothing is measured: each is uncertain, their ratio much less.
+  // Before any measurement each step time is uncertain, and their ratio is much less so.
   EXPECT_LT(times.ratio_sd(here, there), 0.5 * times.believe(there).relative_sd);
   EXPECT_NEAR(times.ratio_sd(here, there), times.ratio_sd(there, here), 1e-12);
   EXPECT_GT(times.ratio_sd(here, apart), 2 * times.ratio_sd(here, there));

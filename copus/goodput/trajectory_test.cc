@@ -1,5 +1,5 @@
-// Whole runs in which the policy decides again and again, on believed step times and on a noise
-// scale that is estimated with an error: how often does it move?
+// Counts the moves of whole runs, in which the policy decides many times, by believed step times
+// and a noise scale with an error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -148,7 +148,8 @@ double growing(Int step) { return 4 + 396 * (1 - std::exp(-static_cast<double>(s
 double constant(Int) { return 60; }
 double falling(Int step) { return 10 + 300 * std::exp(-static_cast<double>(step) / 1200); }
 
-// True Goodput over a run, of always being at the best configuration; pauses not counted.
+// True Goodput over a run, relative to a run that is always in the best configuration, without
+// pauses.
 double share_of_best(const Machine& machine, const Trajectory& trajectory,
                      const std::function<double(Int)>& truth) {
   const PolicyOptions options = plain();
@@ -168,7 +169,7 @@ double share_of_best(const Machine& machine, const Trajectory& trajectory,
   return sum / static_cast<double>(trajectory.at.size());
 }
 
-// `visit` each of many runs with the default options: machines and errors differ.
+// Calls `visit` for many runs with the default options. Machines and errors differ.
 void for_each_run(const char* name, const std::function<double(Int)>& truth, double sd,
                   const std::function<void(const Trajectory&)>& visit) {
   constexpr int kRuns = 15;
@@ -219,8 +220,9 @@ TEST(Trajectory, AGrowingNoiseScaleTakesAMoveADoubling) {
   }
 }
 
-// A gain that hovers at its bar is taken late now and then: over many seeds in 1 run of 20 with an
-// error of 10%, in 1 of 6 with 30%. Without the bar on the noise scale, the latter makes 12 moves.
+// Now and then a gain that lies close to its bar is taken late: over many seeds in 1 run of 20 with
+// an error of 10%, and in 1 of 6 with 30%. Without the bar on the noise scale, the latter makes 12
+// moves.
 TEST(Trajectory, AConstantNoiseScaleLetsItSettle) {
   for (const auto& [sd, most_late] : {std::pair(0.1, 1), std::pair(0.3, 4)}) {
     Int late = 0;
@@ -244,8 +246,8 @@ TEST(Trajectory, AFallingNoiseScaleIsFollowedUpAndDown) {
   }
 }
 
-// The shape of a real run, written by hand: nothing at first, near zero, a fast rise, flat and
-// noisy.
+// A noise scale with the shape of a real run: unknown at first, then near 0, a fast rise, and flat
+// and noisy.
 constexpr const char* kRunLike = R"(
   20     3.1   0.2    41
   60     2.4   1.1   6.9
