@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
 
-// Commands that have a table of their own in a run's file.
+// Commands that may have their own table in a TOML file, named after the command.
 const std::set<std::string> kOwnTables{"compare"};
 
-// A value as the command line would spell it.
+// Returns a value as the command line would spell it.
 Result<std::string> spelled_node(const toml::node& node, const std::string& key) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return std::to_string(number->get());
@@ -60,7 +60,7 @@ Result<void> read_node(AnyOption& option, const toml::node& node, const std::str
 
 Result<void> read_table(OptionGroup& args, const toml::table& table, const std::string& path,
                         From from, const ConfigRules& rules) {
-  std::set<std::string> seen;  // global_batch and global-batch are one
+  std::set<std::string> seen;  // with '-' for '_': global_batch and global-batch are the same key
   for (const auto& [toml_key, node] : table) {
     const std::string key(toml_key.str());
     std::string name = key;
@@ -98,7 +98,7 @@ Result<toml::table> parse_toml(const std::string& text, const std::string& path)
 
 Result<void> read_config(OptionGroup& args, const std::string& path, From from,
                          const ConfigRules& rules) {
-  // Not toml++'s parse_file(): to it a folder is an empty file.
+  // toml++'s own parse_file() would take a folder for an empty file.
   COPUS_TRY(const std::string text, read_whole_file(path, "TOML", kMaxConfigBytes));
   COPUS_TRY(toml::table table, parse_toml(text, path));
   if (const toml::table* own = table[rules.own_table].as_table()) {
@@ -111,7 +111,7 @@ Result<void> read_config(OptionGroup& args, const std::string& path, From from,
 std::string to_toml(const OptionGroup& args) {
   std::string text;
   for (const AnyOption* option : args.options()) {
-    // A JSON value is a TOML value.
+    // Every JSON value that an option writes is also valid TOML.
     if (const std::optional<Json> value = option->written()) {
       text += fmt::format("{} = {}\n", option->name(), value->dump());
     }

@@ -1,5 +1,5 @@
-// Options in a TOML file: `global-batch = 32` is `--global-batch 32`. What the command line gives
-// wins.
+// Reads and writes options in a TOML file: `global-batch = 32` means `--global-batch 32`. An option
+// on the command line overrides the file.
 #pragma once
 
 #include <string>
@@ -11,20 +11,22 @@
 namespace copus {
 
 struct ConfigRules {
-  // A file may serve two commands: the keys of the table of this name are the command's own, and
-  // win.
+  // The name of a table whose keys are for this command only. They override the same keys outside
+  // the table, so that one file can serve two commands. Empty: the command has no table.
   std::string own_table;
-  std::vector<std::string> except;  // keys that are left alone
-  // Keys outside tables that the command does not know are put there, and are no error.
+  std::vector<std::string> except;  // keys outside the table that are ignored
+  // Receives the keys outside the table that the command does not know. Null: such a key is an
+  // error.
   std::vector<std::string>* others = nullptr;
 };
 
-// Reads every option of `args` that the file names and nobody who wins over `from` has given. A key
-// that is no option is an error with the nearest names.
+// Reads the options of `args` that the file names. An option that already has a value from `from`
+// or from a stronger source keeps that value. A key that is not an option is an error, which lists
+// the nearest names.
 Result<void> read_config(OptionGroup& args, const std::string& path, From from,
                          const ConfigRules& rules = {});
 
-// The options as such a file has them, each by its InFile.
+// Returns the text of such a file. Each option's InFile decides whether the option is in it.
 std::string to_toml(const OptionGroup& args);
 
 }  // namespace copus

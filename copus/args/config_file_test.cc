@@ -22,7 +22,7 @@ Result<void> read_text(FileArgs& args, const std::string& text, From from = From
   const TestFolder folder;
   Result<void> read = read_config(args, folder.write("a.toml", text), from, rules);
   if (read) return read;
-  // Without the folder, whose name differs from test to test.
+  // Leave out the folder, whose name differs from test to test.
   return Error{read.error().message.substr(folder.path().size() + 1), read.error().field};
 }
 
@@ -88,7 +88,7 @@ TEST(ConfigFile, ATableOfTheCommandsOwnWinsAndOthersKeysAreNoError) {
                         {.own_table = "compare", .except = {}, .others = &others}));
   EXPECT_EQ(*args.lr, 0.125);
   EXPECT_EQ(others, std::vector<std::string>{"steps"});
-  // To another command the table is nothing.
+  // Another command ignores the table.
   FileArgs another;
   ASSERT_TRUE(read_text(another, "lr = 0.25\n[compare]\nlr = 0.125\n"));
   EXPECT_EQ(*another.lr, 0.25);

@@ -1,14 +1,14 @@
-// An option of a command, stated once: its flag, its values, what it is for, its default and its
-// place in files of options. A command's arguments are a group of them:
+// An option of a command, declared once: its flag, its values, its purpose, its default and how a
+// TOML file holds it. The arguments of a command are a group of options:
 //
 //   struct OptimizerArgs : OptionGroup {
 //     using OptionGroup::OptionGroup;
 //     Option<double> lr{this, "--lr", number(0, 100), "peak learning rate", 3e-4};
 //   };
 //
-// Everything else follows from the statement: how the command line and a file are read (and what is
-// refused), --help, the shell's completion, the file that a run writes of its options, and the
-// tables of docs/commands.md. A new option is one new line.
+// The rest of the program derives from this declaration how to read the command line and TOML
+// files, which values are errors, --help, shell completion, the config.toml that a run writes, and
+// the tables of docs/commands.md. A new option is one new line.
 #pragma once
 
 #include <concepts>
@@ -22,23 +22,23 @@
 
 namespace copus {
 
-// Who gave an option its value; of two the later one here wins. kRun: the run's own config.toml,
-// which an earlier version of the program may have written.
+// The source of an option's value, weakest first: a later source overrides an earlier one. kRun is
+// the run's own config.toml, which an earlier version of the program may have written.
 enum class From { kDefault, kRun, kConfig, kCommandLine };
 
-// What a file of options has to do with an option.
+// Whether a TOML file of options may contain an option, and whether Copus writes it to such a file.
 enum class InFile {
-  kNo,     // not to be there: it is of this start of the program alone
-  kRead,   // may be there, and is never written
-  kGiven,  // and is written where it was given
-  kKnown,  // and is written where it has a value, a default one too
+  kNo,     // an error in a file, because the option concerns only this start of the program
+  kRead,   // read from a file, but never written
+  kGiven,  // read, and written if a user or a file gave the option
+  kKnown,  // read, and written if the option has a value, including its default
 };
 
-// A default that follows from other options, in words.
+// Describes in words a default that follows from other options.
 struct Otherwise {
   std::string text;
 };
-// There is no default: the command line must have it.
+// Marks an option without a default: the user must give it on the command line.
 struct Required {};
 
 template <typename T>
@@ -51,16 +51,17 @@ struct Default {
   Default(Required) : required(true) {}                              // NOLINT
 
   std::optional<T> value;
-  std::string text;  // instead of the value, or where there is none
+  std::string text;  // shown in place of the value
   bool required = false;
 };
 
 class AnyOption;
 
-// Options in the order of their statements. A group in another is part of it.
+// A group of options in the order of their declarations. The options of a nested group also belong
+// to the groups around it.
 class OptionGroup {
  public:
-  // `title`: over these options in --help and in documents.
+  // `title` is the heading of these options in --help and in documents.
   explicit OptionGroup(std::string title = "") : title_(std::move(title)) {}
   OptionGroup(OptionGroup* whole, std::string title) : title_(std::move(title)), whole_(whole) {}
   OptionGroup(const OptionGroup&) = delete;
@@ -68,7 +69,7 @@ class OptionGroup {
 
   const std::string& title() const { return title_; }
   const std::vector<AnyOption*>& options() const { return options_; }
-  // By its name, "global-batch"; null: there is none.
+  // Finds an option by its name, such as "global-batch". Returns null if there is none.
   AnyOption* find(const std::string& name) const;
 
  private:
@@ -80,34 +81,34 @@ class OptionGroup {
   std::vector<AnyOption*> options_;
 };
 
-// An option whatever its values are.
+// The part of an option that does not depend on the type of its values.
 class AnyOption {
  public:
   virtual ~AnyOption() = default;
   AnyOption(const AnyOption&) = delete;
   AnyOption& operator=(const AnyOption&) = delete;
 
-  const std::string& flag() const { return flag_; }  // "--global-batch"; "path": it has a place
+  const std::string& flag() const { return flag_; }  // "--global-batch"; "path" if positional
   std::string name() const;                          // "global-batch"
   bool is_positional() const { return !flag_.starts_with("--"); }
   const std::string& help() const { return help_; }
-  const std::string& title() const { return title_; }  // its group's
+  const std::string& title() const { return title_; }  // the title of its group
   InFile in_file() const { return in_file_; }
   bool required() const { return required_; }
   virtual const ValueForm& form() const = 0;
-  // As people read it; empty: there is none.
+  // Returns the default as people read it. Empty: there is none.
   virtual std::string default_text() const = 0;
 
   From from() const { return from_; }
   bool given() const { return from_ != From::kDefault; }
 
-  // Reads the value that `from` gives. `field` names the option in errors.
+  // Reads the value that `from` gives. `field` names the option in error messages.
   virtual Result<void> read(const std::vector<std::string>& texts, From from,
                             const std::string& field) = 0;
   virtual bool known() const = 0;
   // REQUIRES: known().
   virtual Json value() const = 0;
-  // What a file of options gets; nothing: it is left out.
+  // Returns the value to write to a TOML file. Nothing: the file leaves the option out.
   virtual std::optional<Json> written() const = 0;
   void leave_out_of_file() { left_out_ = true; }
 
@@ -133,7 +134,7 @@ class Option : public AnyOption {
         default_(std::move(otherwise)),
         value_(default_.value) {}
 
-  // REQUIRES: known(), which is always so where the statement has a default value.
+  // REQUIRES: known(). An option that is declared with a default value is always known.
   const T& operator*() const {
     COPUS_CHECK(value_.has_value());
     return *value_;
@@ -145,17 +146,17 @@ class Option : public AnyOption {
     value_ = std::move(value);
     from_ = from;
   }
-  // The default, where it follows from other options.
+  // Sets a default that follows from other options. Does nothing if the option was given.
   void set_default(T value) {
     if (!given()) value_ = std::move(value);
   }
-  // As if it had not been given.
+  // Resets the option to its declared default, as if it had not been given.
   void forget() {
     value_ = default_.value;
     from_ = From::kDefault;
   }
-  // What a file of options gets in place of the value: a plan in full, a path that holds from
-  // everywhere.
+  // Sets what a TOML file gets in place of the value: the full plan, for example, or an absolute
+  // path.
   void write_as(T value) { written_ = std::move(value); }
 
   const ValueForm& form() const override { return values_.form; }
@@ -195,10 +196,10 @@ class Option : public AnyOption {
   std::optional<T> value_, written_;
 };
 
-// An option as a command line gives it: {"--seed=2"}, one word for each element of a list.
+// Returns an option as words of a command line: {"--seed=2"}, one word for each element of a list.
 // REQUIRES: known().
 std::vector<std::string> command_words(const AnyOption& option);
-// All of the group that `from`, or what wins over it, has given.
+// Returns the words of all options of the group that `from` or a stronger source has given.
 std::vector<std::string> command_words(const OptionGroup& group, From from);
 
 }  // namespace copus

@@ -22,7 +22,8 @@ std::string in_lines(std::string_view text, std::size_t width) {
   return lines;
 }
 
-// As a cell holds it: flags are code, and a bar would end the cell.
+// Returns the text as a Markdown cell: flags become code, and bars are escaped, because a bar would
+// end the cell.
 std::string cell(std::string_view text) {
   std::string out;
   for (const std::string_view word : split(text, ' ')) {

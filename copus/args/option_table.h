@@ -1,4 +1,4 @@
-// Options as people read them: in --help, and as tables of documents.
+// Formats options for people: for --help, and as tables in documents.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace copus {
 
-// What stands behind the flag: "N", "off|on", "FILE ..."; behind a place, nothing.
+// Returns the text that follows the flag: "N", "off|on", "FILE ...". Empty for a positional option.
 std::string value_text(const AnyOption& option);
-// What it is for, its range and its default, in lines of at most `width` characters.
+// Returns the option's purpose, range and default, in lines of at most `width` characters.
 std::string help_text(const AnyOption& option, std::size_t width);
 
-// A line for each option that stands directly under the title.
+// Returns a table with one line for each option whose own group has this title.
 std::string markdown_table(const OptionGroup& args, std::string_view title);
 
 }  // namespace copus

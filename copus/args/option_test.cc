@@ -57,7 +57,7 @@ TEST(Option, IsWrittenWhereItsStatementSaysSo) {
   EXPECT_EQ(args.seed.written(), Json(1));
   EXPECT_EQ(args.inner.floor.written(), std::nullopt);
   args.inner.floor.set_default(3e-5);
-  EXPECT_EQ(args.inner.floor.written(), std::nullopt) << "a default would not follow --lr anew";
+  EXPECT_EQ(args.inner.floor.written(), std::nullopt) << "a written default ignores a new --lr";
   args.inner.floor.set(1e-6, From::kCommandLine);
   EXPECT_EQ(args.inner.floor.written(), Json(1e-6));
   EXPECT_EQ(args.json.written(), std::nullopt);

@@ -69,7 +69,7 @@ Values<Seconds> duration(Seconds longest, std::string_view longest_text) {
       },
       [](Seconds value) { return Json(duration_text(value)); },
       longest_text.empty() ? "3650d at most" : std::string(longest_text));
-  // Earlier versions took a number without a unit for seconds, and wrote it as it was typed.
+  // Earlier versions read a number without a unit as seconds, and wrote it as the user typed it.
   values.read_earlier = [read = values.read](const std::vector<std::string>& texts,
                                              const std::string& field) {
     std::vector<std::string> in_seconds = texts;

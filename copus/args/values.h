@@ -1,5 +1,5 @@
-// The values that an option takes: how they are read, written and shown. A value that is written
-// and read again is the same.
+// The kinds of values that an option takes: how each kind is read, written and shown. A value that
+// is written and read again stays the same.
 #pragma once
 
 #include <array>
@@ -15,33 +15,35 @@
 
 namespace copus {
 
-// How the values of an option are shown.
+// How --help and documents show the values of an option.
 struct ValueForm {
-  std::string placeholder;           // "N"; empty: a flag, which takes none
-  std::string range;                 // "1 to 1000"; empty where the placeholder says it all
-  std::vector<std::string> choices;  // all that there are, where they are few
+  std::string placeholder;           // "N"; empty: the option is a flag without a value
+  std::string range;                 // "1 to 1000"; empty: the placeholder says enough
+  std::vector<std::string> choices;  // all possible values if they are few words, else empty
   bool is_list = false;
-  char separator = 0;  // of a list's elements in one text; 0: a text each
-  std::string bare;    // what the option means without a value; empty: it needs one
+  char separator = 0;  // between list elements in one text; 0: one text holds one element
+  std::string bare;    // what the option means without a value; empty: it needs a value
 };
 
 template <typename T>
 struct Values {
-  // `texts`: as the user gave them, one where form.is_list is false. `field` names the option in
-  // errors.
+  // `texts` is what the user gave: one text if form.is_list is false. `field` names the option in
+  // error messages.
   using Read =
       std::function<Result<T>(const std::vector<std::string>& texts, const std::string& field)>;
 
   ValueForm form;
   Read read;
   std::function<Json(const T& value)> write;
-  Read read_earlier;  // a form that earlier versions wrote into a run's own file; null: none
+  // Reads the form that earlier versions of Copus wrote into a run's config.toml. Null: the form
+  // has not changed.
+  Read read_earlier;
 };
 
-// A JSON value as a command line has it: one text, or one for each element.
+// Returns a JSON value as a command line spells it: one text, or one text for each list element.
 std::vector<std::string> spelled(const Json& json);
 
-// What takes one text.
+// Makes values that are read from exactly one text.
 template <typename T, typename Read, typename Write>
 Values<T> single(std::string placeholder, Read read, Write write, std::string range = "") {
   Values<T> values;
@@ -59,17 +61,18 @@ Values<T> single(std::string placeholder, Read read, Write write, std::string ra
 Values<bool> flag();
 Values<std::int64_t> integer(std::int64_t low, std::int64_t high);
 Values<double> number(double low, double high);
-// More than nothing, and at most `longest`, where that is given.
+// A positive time. If `longest` is above 0, it is the upper limit, and `longest_text` describes it.
 Values<Seconds> duration(Seconds longest = Seconds(0), std::string_view longest_text = "");
-// Any text that is not empty, shown as `placeholder`: "FILE", "NAME|FILE".
+// Any text that is not empty, shown as `placeholder`, such as "FILE" or "NAME|FILE".
 Values<std::string> text(std::string placeholder);
-// One of some words.
+// One of the given words.
 Values<std::string> word(const std::vector<std::string>& words);
 
-// "90s", "10m", "2h": what parse_duration() reads, in the largest unit that has a whole number.
+// Returns "90s", "10m" or "2h": text that parse_duration() reads, in the largest unit in which the
+// time is a whole number.
 std::string duration_text(Seconds time);
 
-// Values by the names that to_string() gives them.
+// One of `choices`, each spelled as to_string() names it.
 template <typename T, std::size_t kCount>
 Values<T> one_of(const std::array<T, kCount>& choices) {
   std::vector<std::string> names;
@@ -88,7 +91,8 @@ Values<T> one_of(const std::array<T, kCount>& choices) {
   return values;
 }
 
-// One or more of them. `separator`: between those that one text holds; 0: a text holds one.
+// A list of one or more elements. `separator` stands between the elements that one text holds; 0:
+// one text holds one element.
 template <typename T>
 Values<std::vector<T>> list_of(const Values<T>& element, char separator = 0) {
   Values<std::vector<T>> values;
@@ -112,7 +116,7 @@ Values<std::vector<T>> list_of(const Values<T>& element, char separator = 0) {
   return values;
 }
 
-// The same values, or `meaning` for the option alone.
+// The same values, but the option may also stand without a value, which means `meaning`.
 template <typename T>
 Values<T> or_bare(Values<T> values, std::string meaning) {
   values.form.bare = std::move(meaning);

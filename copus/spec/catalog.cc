@@ -31,7 +31,7 @@ void add_name(std::vector<std::string>& names, std::string name) {
   if (std::none_of(names.begin(), names.end(), same)) names.push_back(std::move(name));
 }
 
-// Names of FOLDER/NAME.json, sorted, each once.
+// Returns the names of all files FOLDER/NAME.json, sorted, each once.
 std::vector<std::string> names_in(std::string_view folder) {
   std::vector<std::string> names;
   if (!catalog_dir().empty()) {
@@ -52,14 +52,14 @@ std::vector<std::string> names_in(std::string_view folder) {
   return names;
 }
 
-// "A, B or C": those near `name`, or all when none is like it.
+// Returns "A, B or C": the names nearest to `name`, or all names if none is near.
 std::string suggestions(std::string_view name, const std::vector<std::string>& names) {
   const std::vector<std::string> nearest = nearest_names(name.substr(0, 200), names);
   return join_or(nearest.empty() ? names : nearest);
 }
 
-// The text of FOLDER/NAME.json. `name` is one of names_in(folder) up to case, so no path can be
-// smuggled in.
+// Returns the text of FOLDER/NAME.json. `name` must be one of names_in(folder), ignoring case, so
+// it cannot smuggle in a path.
 Result<std::string> file_text(std::string_view folder, std::string_view kind,
                               std::string_view name) {
   const std::vector<std::string> names = names_in(folder);
@@ -96,7 +96,7 @@ const Json& embedded_gpus() {
   return gpus;
 }
 
-// The catalog folder's own gpus.json; an empty object when there is none.
+// Returns the gpus.json of the catalog folder, or an empty object if there is none.
 Result<Json> own_gpus() {
   if (catalog_dir().empty()) return Json(Json::object());
   const fs::path path = fs::path(catalog_dir()) / "gpus.json";
@@ -115,7 +115,7 @@ Result<ClusterSpec> cluster_from_text(std::string_view text, const std::string& 
   return cluster_from_json(json, where);
 }
 
-// Whether `text` opens as "4x": then it is meant as NODESxGPUSxGPU, right or wrong.
+// Whether `text` begins like "4x". Then it is read as NODESxGPUSxGPU, even if the rest is wrong.
 bool looks_like_shape(std::string_view text) {
   const std::size_t x = text.find_first_of("xX");
   if (x == std::string_view::npos || x == 0) return false;
@@ -138,8 +138,7 @@ Result<ClusterSpec> cluster_from_shape(std::string_view text) {
             parse_integer(text.substr(0, first), "cluster: nodes", 1, kMaxGpus));
   COPUS_TRY(const std::int64_t per_node,
             parse_integer(middle, "cluster: GPUs per node", 1, kMaxGpus));
-  // As doubles: the product of two counts that only a typing error makes this large may not fit 64
-  // bits.
+  // Multiply as doubles, because the product of two mistyped counts may not fit 64 bits.
   const double total = static_cast<double>(nodes) * static_cast<double>(per_node);
   if (total > static_cast<double>(kMaxGpus)) {
     return field_error("cluster", "got {}x{} = {:.0f} GPUs; want at most {}", nodes, per_node,
@@ -208,8 +207,8 @@ Result<ClusterSpec> cluster_from_json(const Json& json, const std::string& where
         field_error("gpu", "{}; want a catalog name, as H100-80GB-SXM, or an object",
                     entry.is_null() ? "missing" : fmt::format("got a {}", entry.type_name())));
   }
-  // Not cluster_of(): what the GPU's entry leaves out may be in the file, so only the whole is
-  // validated.
+  // cluster_of() would validate too early: the file may have fields that the GPU's entry leaves
+  // out, so only the complete cluster is validated.
   ClusterSpec cluster;
   cluster.nodes = nodes;
   cluster.gpus_per_node = per_node == 0 ? gpu.gpus_per_node : per_node;

@@ -1,6 +1,6 @@
-// Catalog: GPUs, clusters, frameworks and models by name. Embedded in the binary from catalog/; a
-// folder of the same layout given by set_catalog_dir() (the COPUS_CATALOG environment variable, in
-// the program) is read first.
+// Catalog: GPUs, clusters, frameworks and models by name. The folder catalog/ is embedded in the
+// binary. A folder of the same layout that set_catalog_dir() names (in the program, the
+// COPUS_CATALOG environment variable) takes precedence.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace copus {
 
-// Read at start-up, before any look-up. Not thread-safe.
+// Sets the catalog folder. Call it at start-up, before any look-up. Not thread-safe.
 void set_catalog_dir(std::string dir);
 
 std::vector<std::string> catalog_model_names();
@@ -22,15 +22,16 @@ std::vector<std::string> catalog_gpu_names();
 std::vector<std::string> catalog_cluster_names();
 std::vector<std::string> catalog_framework_names();
 
-// A model's Hugging Face config.json as text; the error lists the nearest names.
+// Returns a model's Hugging Face config.json as text. The error lists the nearest names.
 Result<std::string> catalog_model_text(std::string_view name);
-// A framework's profile as JSON text (cost/framework.h).
+// Returns a framework's profile as JSON text (cost/framework.h).
 Result<std::string> catalog_framework_text(std::string_view name);
 Result<GpuSpec> catalog_gpu(std::string_view name);
 
-// "4x8xH100-80GB-SXM", a catalog name, or the path of a cluster file.
+// Loads a cluster. `text` is like "4x8xH100-80GB-SXM", a catalog name, or the path of a cluster
+// file.
 Result<ClusterSpec> load_cluster(std::string_view text);
-// A cluster file's content.
+// Reads the content of a cluster file.
 Result<ClusterSpec> cluster_from_json(const Json& json, const std::string& where);
 
 }  // namespace copus

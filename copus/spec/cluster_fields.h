@@ -1,18 +1,18 @@
-// The fields of GpuSpec and NetworkSpec, listed once: key, unit and sane range. Reading, printing
-// and validating walk the same lists, so that no field can be forgotten in one of them. Private to
+// Lists the fields of GpuSpec and NetworkSpec once, with key, unit and sane range. Reading,
+// printing and validating walk the same lists, so that none of them can forget a field. Private to
 // copus/spec.
 //
 // A visitor has number(key, value, scale, low, high), integer(key, value, low, high), boolean(key,
-// value) and topology(key, value). The value is in SI, the range in the key's own unit: value =
-// scale * what the file says.
+// value) and topology(key, value). The value is in SI units, and the range is in the unit of the
+// key: value = scale * the number in the file.
 #pragma once
 
 #include "copus/spec/cluster_spec.h"
 
 namespace copus::fields {
 
-// Generous on purpose: they are there to catch a slip of units (bytes for gigabytes), not to judge
-// hardware.
+// The limits are generous on purpose. They catch a wrong unit (bytes for gigabytes); they do not
+// judge hardware.
 constexpr double kMaxRate = 1e9;
 constexpr double kMaxMicroseconds = 1e7;
 constexpr double kMinShare = 1e-3;
@@ -38,7 +38,7 @@ void visit_efficiency(Efficiency& efficiency, Visitor& visit) {
   visit.number("launch_us", efficiency.launch.v, 1e-6, 0, kMaxMicroseconds);
 }
 
-// What a GPU cannot be without; required in a catalog entry.
+// The fields that a GPU must have in a catalog entry.
 template <typename Gpu, typename Visitor>
 void visit_gpu_essentials(Gpu& gpu, Visitor& visit) {
   visit.number("memory_gib", gpu.memory.v, kGiB, kMinShare, 1e6);
@@ -66,7 +66,7 @@ void visit_network(Network& network, Visitor& visit) {
   visit.number("network_congestion", network.congestion, 1, 0, 1e3);
 }
 
-// The usual surroundings of a GPU. In a cluster file the same keys are the cluster's own.
+// The usual node and network of a GPU. In a cluster file the same keys describe the cluster itself.
 template <typename Gpu, typename Visitor>
 void visit_gpu_surroundings(Gpu& gpu, Visitor& visit) {
   visit.integer("gpus_per_node", gpu.gpus_per_node, 1, kMaxGpus);

@@ -12,8 +12,8 @@ namespace {
 constexpr std::array kTopologies = {LinkTopology::kSwitch, LinkTopology::kCubeMesh,
                                     LinkTopology::kMesh, LinkTopology::kRing, LinkTopology::kPcie};
 
-// Overwrites a field where the object states it; an absent one keeps its value, and is an error
-// when required.
+// A visitor that sets each field that the JSON object states. An absent field keeps its value, or
+// is an error if `required`.
 struct Reader {
   FieldReader& from;
   const std::string& where;
@@ -49,8 +49,8 @@ struct Reader {
   }
 };
 
-// The number that gives `value` back when read with `scale`, as short as it was written: a plain
-// division can be off in the last digit, which would print 989.4 as 989.4000000000001.
+// Returns the shortest number that gives `value` back when multiplied by `scale`. A plain division
+// can be off in the last digit, and would print 989.4 as 989.4000000000001.
 double in_unit(double value, double scale) {
   const double quotient = value / scale;
   const double rounded = std::strtod(fmt::format("{:.15g}", quotient).c_str(), nullptr);
@@ -77,7 +77,7 @@ struct Printer {
   }
 };
 
-// Reads the object `key` of `outer`, if it is there, field by field with `visit`.
+// Reads the object under `key` of `outer`, if there is one, with `visit`.
 template <typename Visit>
 void read_nested(FieldReader& outer, std::string_view key, const std::string& where, Visit visit) {
   const Json& nested = outer.child(key);
@@ -90,7 +90,7 @@ void read_nested(FieldReader& outer, std::string_view key, const std::string& wh
   if (auto finished = inner.finish(); !finished) outer.fail(finished.error());
 }
 
-// Everything about a GPU that a cluster file may override.
+// Reads everything about a GPU that a cluster file may override.
 void read_gpu(FieldReader& from, GpuSpec& gpu, const std::string& where, bool required) {
   Reader essentials{from, where, required};
   fields::visit_gpu_essentials(gpu, essentials);
@@ -103,7 +103,7 @@ void read_gpu(FieldReader& from, GpuSpec& gpu, const std::string& where, bool re
   read_nested(from, "peak_tflops", where, [&](Reader& r) { fields::visit_peaks(gpu, r); });
   read_nested(from, "efficiency", where,
               [&](Reader& r) { fields::visit_efficiency(gpu.efficiency, r); });
-  // For people; nothing is computed from them.
+  // These two keys are notes for people.
   from.ignore("note");
   from.ignore("source");
 }
@@ -148,7 +148,7 @@ Result<ClusterSpec> apply_cluster_json(ClusterSpec defaults, const Json& json,
   Reader reader{from, where};
   reader.integer("nodes", cluster.nodes, 1, kMaxGpus);
   reader.integer("gpus_per_node", cluster.gpus_per_node, 1, kMaxGpus);
-  from.ignore("gpu");  // the caller has made the defaults from it
+  from.ignore("gpu");  // the caller has read it into `defaults`
   cluster.framework = from.child("framework");
   fields::visit_network(cluster.network, reader);
   read_gpu(from, cluster.gpu, where, /*required=*/false);
@@ -165,7 +165,7 @@ Json cluster_to_json(const ClusterSpec& cluster) {
   json["name"] = cluster.name;
   json["nodes"] = cluster.nodes;
   json["gpus_per_node"] = cluster.gpus_per_node;
-  // In full, not by name: the catalog may say something else where the file is read.
+  // Write the GPU in full instead of its name, because the reader's catalog may differ.
   json["gpu"] = gpu_to_json(cluster.gpu);
   Printer printer{json};
   fields::visit_network(cluster.network, printer);

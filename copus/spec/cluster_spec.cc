@@ -13,13 +13,13 @@
 namespace copus {
 namespace {
 
-// Keeps the first field that is out of its range.
+// A visitor that keeps an error about the first field outside its range.
 struct RangeCheck {
   std::string prefix = {};
   std::optional<Error> error = std::nullopt;
 
   void number(std::string_view key, double value, double scale, double low, double high) {
-    // A value at a bound may come back a rounding error beyond it after the change of unit.
+    // The change of unit may move a value at a bound beyond the bound by a rounding error.
     const double shown = value / scale;
     const double slack = 1e-12;
     if (std::isfinite(shown) && shown >= low * (1 - slack) && shown <= high * (1 + slack)) return;
@@ -40,7 +40,7 @@ struct RangeCheck {
   }
 };
 
-// Names end up in one-line errors and in tables.
+// Checks that a name is printable, because names appear in one-line errors and in tables.
 void check_name(RangeCheck& check, std::string_view key, std::string_view name) {
   bool printable = !name.empty() && name.size() <= 200;
   for (const char c : name) printable = printable && static_cast<unsigned char>(c) >= 0x20;
@@ -108,8 +108,8 @@ Result<void> check_precision(const GpuSpec& gpu, Precision p) {
     if (p != Precision::kFp8 || gpu.peak(Precision::kBf16).v > 0) return {};
     return field_error(
         "precision",
-        "got fp8 on {}, whose peak_tflops has no bf16; want it there, because attention "
-        "and the vocabulary's products run in it",
+        "got fp8 on {}, whose peak_tflops has no bf16; want a bf16 rate too, because attention "
+        "and the vocabulary's products run in bf16",
         gpu.name);
   }
   std::vector<std::string> has;
@@ -161,7 +161,8 @@ Result<ClusterSpec> cluster_of(const GpuSpec& gpu, std::int64_t nodes, std::int6
   cluster.nodes = nodes;
   cluster.gpus_per_node = gpus_per_node == 0 ? gpu.gpus_per_node : gpus_per_node;
   cluster.gpu = gpu;
-  // The usual network belongs to the usual node: a smaller one has as many cards fewer.
+  // The GPU's network is that of a node with the usual number of GPUs. A node with fewer GPUs has
+  // proportionally fewer network cards.
   cluster.network = gpu.network;
   cluster.network.node_bandwidth =
       gpu.network.node_bandwidth *

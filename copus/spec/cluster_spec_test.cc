@@ -14,8 +14,8 @@
 namespace copus {
 namespace {
 
-// Everything that is computed from, so that a field left out of the JSON shows. A structured
-// binding stops compiling when a field is added.
+// Returns all fields of a cluster, so that the tests notice a field that the JSON leaves out. The
+// structured bindings stop compiling when somebody adds a field.
 auto values(const ClusterSpec& cluster) {
   const auto& [name, nodes, per_node, gpu, network, framework] = cluster;
   const auto& [gpu_name, bf16, fp16, fp8, fp32, memory, bandwidth, fused, usual, topology, link,
@@ -49,7 +49,7 @@ std::string load_error(std::string_view text) {
   return cluster ? "loaded" : cluster.error().message;
 }
 
-// A folder of its own that is gone afterwards; the catalog is reset too.
+// Gives each test its own catalog folder. Removes the folder and resets the catalog afterwards.
 class CatalogDir : public ::testing::Test {
  protected:
   CatalogDir() {
@@ -89,8 +89,8 @@ TEST(Precision, OneWithoutUnitsIsRefusedWithThoseThatExist) {
   EXPECT_TRUE(check_precision(fp8_alone, Precision::kFp8));
   fp8_alone.peak_bf16 = FlopsPerSec(0);
   EXPECT_EQ(check_precision(fp8_alone, Precision::kFp8).error().message,
-            "precision: got fp8 on H100-80GB-SXM, whose peak_tflops has no bf16; want it there, "
-            "because attention and the vocabulary's products run in it");
+            "precision: got fp8 on H100-80GB-SXM, whose peak_tflops has no bf16; want a bf16 rate "
+            "too, because attention and the vocabulary's products run in bf16");
 }
 
 TEST(Catalog, ADgx2HasSixteenGpusBehindItsCards) {
@@ -353,7 +353,7 @@ TEST_F(CatalogDir, IsReadBeforeTheEmbeddedOne) {
   EXPECT_EQ(catalog_model_text("my-model").value(), "{}");
   const std::vector<std::string> names = catalog_gpu_names();
   EXPECT_EQ(std::count(names.begin(), names.end(), "Mine"), 1);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "B200"), 0);  // hidden by the folder's b200
+  EXPECT_EQ(std::count(names.begin(), names.end(), "B200"), 0);  // the folder's b200 replaces it
   EXPECT_EQ(load_cluster((dir_ / "clusters/lab.json").string())->gpu.name, "Mine");
 }
 

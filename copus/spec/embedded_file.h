@@ -1,4 +1,5 @@
-// Files compiled into the binary (cmake/EmbedFiles.cmake writes the definition).
+// Gives access to files that are compiled into the binary. cmake/EmbedFiles.cmake writes the
+// definition.
 #pragma once
 
 #include <span>
@@ -7,7 +8,7 @@
 namespace copus {
 
 struct EmbeddedFile {
-  std::string_view path;  // relative to its folder, as "models/tiny.json"
+  std::string_view path;  // relative to the embedded folder: "models/tiny.json"
   std::string_view content;
 };
 

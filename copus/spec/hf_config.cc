@@ -1,5 +1,5 @@
-// Hugging Face config.json -> ModelSpec. A field that a config leaves out gets the default of its
-// family's configuration class; the sizes that make a model what it is have no default here,
+// Reads a ModelSpec from a Hugging Face config.json. A field that a config leaves out gets the
+// default of its family's configuration class. The main sizes of a model have no default here,
 // because a config without them is a mistake.
 #include "copus/spec/hf_config.h"
 
@@ -17,7 +17,8 @@
 namespace copus {
 namespace {
 
-// As in ModelSpec::validate(), so that an error names the field as the config spells it.
+// The limits of ModelSpec::validate(). They are checked here too, so that an error names the field
+// as the config spells it.
 constexpr std::int64_t kMaxLayers = 10'000;
 constexpr std::int64_t kMaxHidden = 1'000'000;
 constexpr std::int64_t kMaxFfn = 10'000'000;
@@ -33,11 +34,12 @@ struct Config {
   std::string where;
   FieldReader fields;
 
-  // FieldReader takes null for absent; Hugging Face's classes do not: null overrides their default.
+  // FieldReader treats a null field as absent. In Hugging Face's classes, null overrides the
+  // default.
   bool is_null(const char* key) const { return json.contains(key) && json.at(key).is_null(); }
 };
 
-// A size that must be `divisor` times a whole number.
+// Returns size / divisor. It is an error if `divisor` does not divide `size`.
 std::int64_t divided(Config& c, const char* key, std::int64_t size, const char* divisor_key,
                      std::int64_t divisor) {
   if (size % divisor != 0) {
@@ -72,7 +74,7 @@ void read_gpt2(Config& c, ModelSpec& m) {
                  .activation = Activation::kGeluTanh});
 }
 
-// What the families of llama's kind share.
+// The defaults in which the families of llama's kind differ.
 struct LlamaDefaults {
   std::int64_t kv_heads = 0;  // 0: as many as heads
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
@@ -104,7 +106,7 @@ void read_llama_kind(Config& c, ModelSpec& m, const LlamaDefaults& defaults) {
   if (m.head_dim % 2 != 0) {
     f.fail(error_in(
         c.where,
-        field_error("head_dim", "got {}; want an even number (rotary positions turn pairs)",
+        field_error("head_dim", "got {}; want an even number (rotary positions rotate pairs)",
                     m.head_dim)));
   }
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
@@ -122,7 +124,8 @@ void read_window(Config& c, ModelSpec& m) {
                          : c.fields.integer_or("sliding_window", 4096, 1, kMaxPositions);
 }
 
-// The window counts only when this switch is on (Qwen's classes), and from some layer on.
+// Reads the window of Qwen's classes. They use it only if use_sliding_window is on, and only from
+// layer max_window_layers on.
 void read_switched_window(Config& c, ModelSpec& m) {
   if (!c.fields.boolean_or("use_sliding_window", false)) return;
   read_window(c, m);
@@ -148,7 +151,7 @@ void read_mistral(Config& c, ModelSpec& m) {
 
 void read_qwen2(Config& c, ModelSpec& m) {
   read_llama_kind(c, m, {.kv_heads = 32, .max_positions = 32768});
-  m.qkv_bias = true;  // not a field: the family has it
+  m.qkv_bias = true;  // the whole family has it, so configs have no field for it
   read_switched_window(c, m);
 }
 
@@ -183,13 +186,13 @@ void read_qwen3_moe(Config& c, ModelSpec& m) {
   // Newer versions of the library save the count under the second name.
   const bool renamed = !c.fields.has("num_experts") && c.fields.has("num_local_experts");
   read_experts(c, m, renamed ? "num_local_experts" : "num_experts", "moe_intermediate_size");
-  // ModelSpec knows dense layers at the front alone; these two place them anywhere.
+  // A ModelSpec has dense layers only at the front; these two fields can place them anywhere.
   c.fields.integer_or("decoder_sparse_step", 1, 1, 1);
   const Json& dense_layers = c.fields.child("mlp_only_layers");
   if (!dense_layers.is_null() && !(dense_layers.is_array() && dense_layers.empty())) {
     c.fields.fail(error_in(
         c.where, field_error("mlp_only_layers",
-                             "got {}; want an empty array (dense layers in between are "
+                             "got {}; want an empty array (dense layers between MoE layers are "
                              "not supported)",
                              dense_layers.is_array() ? "an array of layers" : "no array")));
   }
@@ -201,7 +204,7 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   m.hidden = f.integer("hidden_size", 1, kMaxHidden);
   m.ffn = f.integer("intermediate_size", 1, kMaxFfn);
   m.heads = f.integer("num_attention_heads", 1, kMaxHeads);
-  m.kv_heads = m.heads;  // the latent is unfolded into keys and values of every head
+  m.kv_heads = m.heads;  // every head gets its own keys and values from the latent
   m.vocab = f.integer("vocab_size", 1, kMaxVocab);
   m.max_positions = f.integer_or("max_position_embeddings", 4096, 1, kMaxPositions);
   m.tied_embeddings = f.boolean_or("tie_word_embeddings", false);
@@ -223,15 +226,15 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
       f.integer_or("n_shared_experts", c.is_null("n_shared_experts") ? 0 : 1, 0, kMaxSharedExperts);
   m.moe.first_dense_layers = f.integer_or("first_k_dense_replace", 3, 0, m.layers - 1);
   f.integer_or("moe_layer_freq", 1, 1, 1);
-  // "noaux_tc" is the selection that balances load by a bias per expert instead of a loss.
+  // "noaux_tc" selects experts with a bias per expert, which balances the load without a loss term.
   m.moe.router_correction_bias = f.text_or("topk_method", "noaux_tc") == "noaux_tc";
   m.moe.router_groups =
       f.integer_or("n_group", std::min<std::int64_t>(8, m.moe.experts), 1, m.moe.experts);
   m.moe.router_group_topk = f.integer_or(
       "topk_group", std::min<std::int64_t>(4, m.moe.router_groups), 1, m.moe.router_groups);
   m.moe.router_scale = f.number_or("routed_scaling_factor", 2.5, 0, 1e6);
-  // num_nextn_predict_layers is left alone: the multi-token prediction module is no part of the
-  // main model.
+  // num_nextn_predict_layers is ignored, because the multi-token prediction module is not part of
+  // the main model.
 }
 
 struct FamilyReader {

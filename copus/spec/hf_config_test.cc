@@ -35,7 +35,7 @@ const Json& deepseek_config() {
   return kConfig;
 }
 
-// `base` with the fields of `changes` set.
+// Returns `base` with the fields of `changes` set.
 Json with(Json base, const Json& changes) {
   base.update(changes);
   return base;
@@ -161,7 +161,7 @@ TEST(HfConfig, DeepseekReadsLatentAttentionAndExperts) {
   EXPECT_EQ(parsed(with(deepseek_config(), {{"n_group", 2}, {"topk_group", 1}})).moe.router_groups,
             2);
   EXPECT_TRUE(m.mla.enabled);
-  EXPECT_EQ(m.mla.q_lora_rank, 1536);  // the class's default
+  EXPECT_EQ(m.mla.q_lora_rank, 1536);  // the default of DeepSeek's configuration class
   EXPECT_EQ(m.kv_heads, m.heads);
   EXPECT_EQ(m.head_dim, 12);
   EXPECT_EQ(m.moe.shared_experts, 1);
@@ -176,8 +176,8 @@ TEST(HfConfig, DeepseekTakesNullForNoQueryRankAndNoSharedExperts) {
       parsed(with(deepseek_config(), {{"q_lora_rank", nullptr}, {"n_shared_experts", nullptr}}));
   EXPECT_EQ(m.mla.q_lora_rank, 0);
   EXPECT_EQ(m.moe.shared_experts, 0);
-  // Queries straight from the hidden state, the latent with its norm, keys and values from it, the
-  // output.
+  // The terms are queries from the hidden state, the latent, its norm, keys and values from the
+  // latent, and the output.
   EXPECT_EQ(m.attention_params(), 64 * 4 * 12 + 64 * (16 + 4) + 16 + 16 * 4 * (8 + 8) + 4 * 8 * 64);
 }
 

@@ -1,5 +1,5 @@
-// ModelSpec -> config.json. Every field that the parser has a default for is written too: defaults
-// differ from family to family, and between versions of transformers.
+// Writes a ModelSpec as a config.json. The writer also writes every field that has a default,
+// because defaults differ between families and between versions of transformers.
 #include "copus/spec/hf_config_writer.h"
 
 #include <array>
@@ -33,7 +33,7 @@ void write_gpt2(const ModelSpec& m, Json& j) {
   j["layer_norm_epsilon"] = m.norm_eps;
   j["activation_function"] = activation_name(m.activation);
   for (const char* key : {"resid_pdrop", "attn_pdrop", "embd_pdrop"}) {
-    j[key] = m.dropout ? 0.1 : 0.0;  // the family's own; a spec knows only whether there is any
+    j[key] = m.dropout ? 0.1 : 0.0;  // 0.1 is GPT-2's default; a spec does not hold the rate
   }
 }
 
@@ -55,7 +55,7 @@ Json rope_scaling_json(const RopeScaling& scaling) {
   return nullptr;
 }
 
-// What all families but GPT-2 have.
+// Writes the fields that all families except GPT-2 have.
 void write_common(const ModelSpec& m, Json& j) {
   j["num_hidden_layers"] = m.layers;
   j["hidden_size"] = m.hidden;
@@ -162,7 +162,7 @@ Json hf_config_json(const ModelSpec& model, const std::string& dtype) {
   json["vocab_size"] = model.vocab;
   json["tie_word_embeddings"] = model.tied_embeddings;
   json["initializer_range"] = model.init_std;
-  // A family's default is a token of its own tokenizer, which need not be this model's.
+  // The family's default tokens belong to its tokenizer, and this model may have another tokenizer.
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = dtype;

@@ -1,4 +1,4 @@
-// ModelSpec -> Hugging Face config.json, as the family's class in transformers reads it.
+// Writes a ModelSpec as a Hugging Face config.json that the family's class in transformers reads.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace copus {
 
-// parse_hf_config() gives the same model back. `dtype` is torch_dtype: float32, bfloat16, float16.
-// REQUIRES: the model came from parse_hf_config(), so that its family is one of those.
+// Returns a config from which parse_hf_config() reads the same model. `dtype` is the value of
+// torch_dtype: float32, bfloat16 or float16. REQUIRES: the model's family is one that
+// parse_hf_config() reads.
 Json hf_config_json(const ModelSpec& model, const std::string& dtype = "float32");
 
 }  // namespace copus

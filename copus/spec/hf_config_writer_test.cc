@@ -29,7 +29,7 @@ TEST(HfConfigWriter, EveryModelOfTheCatalogComesBackTheSame) {
   }
 }
 
-// Each from what the family's class fills in where the config says nothing.
+// These configs state little, so the family's class fills in most fields.
 TEST(HfConfigWriter, DefaultsAreWrittenOut) {
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
     SCOPED_TRACE(family);

@@ -8,7 +8,7 @@ namespace {
 constexpr double kMaxTheta = 1e12;
 constexpr double kMaxFactor = 1e6;
 
-// Names as in transformers' table of activations.
+// Reads an activation by its name in transformers' table of activations.
 Activation read_activation(FieldReader& fields, const std::string& where, const char* key,
                            Activation fallback) {
   const std::string name = fields.text_or(key, "");
@@ -44,7 +44,7 @@ RopeScaling scaling_from(FieldReader& fields, const std::string& where) {
   scaling.high_freq_factor = fields.number("high_freq_factor", 1e-6, kMaxFactor);
   scaling.original_max_positions =
       fields.integer("original_max_position_embeddings", 1, kMaxPositions);
-  // Frequencies between the two are interpolated over their difference.
+  // Frequencies between the two factors are interpolated, with their difference as the divisor.
   if (!(scaling.high_freq_factor > scaling.low_freq_factor)) {
     fields.fail(error_in(
         where, field_error("high_freq_factor", "got {:g}; want more than low_freq_factor ({:g})",
@@ -74,8 +74,8 @@ void read_numerics(FieldReader& fields, const std::string& where, ModelSpec& mod
 void read_rope(FieldReader& fields, const std::string& where, ModelSpec& model,
                const NumericsDefaults& defaults) {
   model.rope_theta = fields.number_or("rope_theta", defaults.rope_theta, 1, kMaxTheta);
-  // Where a config has both, transformers takes rope_scaling; a rope_theta inside wins over one
-  // outside.
+  // If a config has both objects, transformers uses rope_scaling. A rope_theta inside an object
+  // overrides the one outside.
   bool scaling_known = false;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json& object = fields.child(key);

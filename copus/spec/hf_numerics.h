@@ -1,5 +1,5 @@
-// The fields of a Hugging Face config.json that planning does not price and training must have
-// exactly: epsilon, initial spread, activation, rotary frequencies.
+// Reads the fields of a Hugging Face config.json that do not affect a plan's cost but that training
+// needs exactly: norm epsilon, spread of initial weights, activation, rotary frequencies.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace copus {
 
-// Of a field that counts positions. As in ModelSpec::validate().
+// The limit of a field that counts positions, as in ModelSpec::validate().
 constexpr std::int64_t kMaxPositions = 1'000'000'000;
 
-// What a family's configuration class fills in, and the keys it reads.
+// The defaults of a family's configuration class, and the keys that the class reads.
 struct NumericsDefaults {
   const char* norm_eps_key = "rms_norm_eps";
   double norm_eps = 1e-6;
@@ -22,16 +22,18 @@ struct NumericsDefaults {
   double rope_theta = 10000;
 };
 
-// Sets norm_eps, init_std and activation. Errors go to `fields`; `where` begins their text.
+// Sets norm_eps, init_std and activation. Errors go to `fields`, and their text begins with
+// `where`.
 void read_numerics(FieldReader& fields, const std::string& where, ModelSpec& model,
                    const NumericsDefaults& defaults);
 
-// Sets rope_theta and rope_scaling from rope_theta and rope_scaling, or from the newer
-// rope_parameters that holds both.
+// Sets rope_theta and rope_scaling from the keys of the same names, or from the newer key
+// rope_parameters, which holds both.
 void read_rope(FieldReader& fields, const std::string& where, ModelSpec& model,
                const NumericsDefaults& defaults);
 
-// Names from a config reach terminals and tables: clipped, and no control characters.
+// Returns the text clipped to 100 characters, with '?' for characters that are not printable ASCII.
+// For names from a config, which reach terminals and tables.
 std::string printable(std::string text);
 
 }  // namespace copus

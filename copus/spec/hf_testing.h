@@ -1,4 +1,4 @@
-// For tests: a Hugging Face config as a model, or what is wrong with it.
+// Test helpers that parse a Hugging Face config and return the model or the error.
 #pragma once
 
 #include <gtest/gtest.h>

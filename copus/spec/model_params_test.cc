@@ -1,4 +1,4 @@
-// Counts that others published, reached from the config alone: parameters to the last one, and laws
+// Compares parameter counts with published counts, which must agree exactly, and checks relations
 // between the parts.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Published {
   std::int64_t total;
 };
 
-// gtest prints parameters; without this it prints bytes of the pointer.
+// Without this, gtest would print the parameter as bytes of a pointer.
 void PrintTo(const Published& published, std::ostream* os) { *os << published.model; }
 
 class PublishedCount : public testing::TestWithParam<Published> {};
@@ -31,9 +31,9 @@ TEST_P(PublishedCount, EqualsTheCheckpoint) {
   EXPECT_EQ(model_of(GetParam().model).total_params(), GetParam().total);
 }
 
-// The number of elements in each model's published checkpoint. deepseek-v3: the main model, with
-// the bias per expert of its 58 routers (14,848 in all) and without the multi-token prediction
-// module.
+// The number of elements in each model's published checkpoint. For deepseek-v3 it is the main
+// model, with the bias per expert of its 58 routers (14,848 in all) and without the multi-token
+// prediction module.
 INSTANTIATE_TEST_SUITE_P(
     Models, PublishedCount,
     testing::Values(
@@ -72,7 +72,7 @@ TEST(ActiveParams, MatchTheModelCards) {
   EXPECT_NEAR(static_cast<double>(model_of("mixtral-8x22b").active_params()), 39e9, 0.5e9);
   EXPECT_NEAR(static_cast<double>(model_of("qwen3-235b-a22b").active_params()), 22e9, 0.5e9);
   EXPECT_NEAR(static_cast<double>(model_of("qwen3-30b-a3b").active_params()), 3.3e9, 0.1e9);
-  // 37B in the report, which counts the embedding or not by place (36.6B without it).
+  // The report says 37B; it includes the embedding in some places only (36.6B without it).
   EXPECT_NEAR(static_cast<double>(model_of("deepseek-v3").active_params()), 37e9, 0.6e9);
 }
 
@@ -124,7 +124,7 @@ TEST(ForwardFlops, AreTwicePerWeightPlusAttentionByHand) {
   const double attention = 2 * 2 * (2 * 4) * 100 / 2.0;
   EXPECT_DOUBLE_EQ(model.forward_flops_per_token(100), 2 * weights + attention);
 
-  model.tied_embeddings = true;  // the product with the vocabulary stays
+  model.tied_embeddings = true;  // the product with the vocabulary still counts
   EXPECT_DOUBLE_EQ(model.forward_flops_per_token(100), 2 * weights + attention);
 }
 
@@ -142,7 +142,7 @@ TEST(ForwardFlops, OfAWindowCountWhatItShows) {
   ModelSpec model = model_of("mistral-7b");
   model.sliding_window = 0;
   const double all = model.forward_flops_per_token(1000);
-  // By hand: token i sees min(i, 100) positions; half of the window's ramp is cut off.
+  // Count by hand: token i sees about min(i + 0.5, 100) positions.
   double seen = 0;
   for (int i = 0; i < 1000; ++i) seen += std::min(i + 0.5, 100.0);
   model.sliding_window = 100;

@@ -1,7 +1,7 @@
-// Parameter counts and floating-point operations of a decoder-only Transformer.
+// Counts parameters and floating-point operations of a decoder-only Transformer.
 //
-// Every count is written once, for a number type N: std::int64_t gives the exact figure, double
-// tells validate() whether the exact one would fit.
+// Every count is written once, for a number type N. std::int64_t gives the exact figure. double
+// tells validate() whether the exact figure would overflow.
 #include "copus/spec/model_spec.h"
 
 #include <initializer_list>
@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-// Largest model that validate() lets pass; far above any that exists, far below 2^63.
+// The largest model that validate() accepts: far above any that exists, far below 2^63.
 constexpr double kMaxParams = 1e15;
 
 template <typename N>
@@ -21,7 +21,7 @@ struct Count {
 
   N norm() const { return of(m.norm == Norm::kLayerNorm ? 2 : 1) * of(m.hidden); }
 
-  // Weights that multiply activations: what floating-point operations are counted over.
+  // Weights that multiply activations, from which floating-point operations are counted.
   N attention_matrices() const {
     const N hidden = of(m.hidden);
     const N heads = of(m.heads);
@@ -46,7 +46,7 @@ struct Count {
     N n = m.attention_out_bias ? of(m.hidden) : of(0);
     if (m.mla.enabled) {
       n += of(m.mla.q_lora_rank) + of(m.mla.kv_lora_rank);  // a norm after each projection down
-      if (m.qkv_bias) {                                     // on the projections down alone
+      if (m.qkv_bias) {                                     // only on the projections down
         n += of(m.mla.q_lora_rank) + of(m.mla.kv_lora_rank) + of(m.mla.qk_rope_head_dim);
       }
       return n;
@@ -93,8 +93,8 @@ struct Count {
            head();
   }
 
-  // Weights that multiply one token's activations, the vocabulary head with them (tied or not);
-  // looking an embedding up multiplies nothing.
+  // Weights that multiply the activations of one token, including the vocabulary head (tied or
+  // not). The embedding does not count, because a look-up has no multiplication.
   N matrices_per_token() const {
     const N experts = of(m.moe.experts_per_token + m.moe.shared_experts) * expert();
     return of(m.layers) * attention_matrices() + dense_layers() * mlp_matrices(m.ffn) +
@@ -162,8 +162,8 @@ double ModelSpec::forward_flops_per_token(std::int64_t seq_len) const {
 }
 
 Result<void> ModelSpec::validate() const {
-  // Small enough that no product of two or three of them overflows, in the parts that
-  // total_params() leaves out too.
+  // The limits are so small that no product of two or three sizes overflows, not even in parts that
+  // total_params() leaves out.
   COPUS_TRY_VOID(check_bounds({{"layers", layers, 1, 10'000},
                                {"hidden", hidden, 1, 1'000'000},
                                {"ffn", ffn, 1, 10'000'000},

@@ -1,7 +1,7 @@
-// ModelSpec: the shape of a decoder-only Transformer, and what follows from it: exact parameter
-// counts.
+// ModelSpec: the shape of a decoder-only Transformer, with its exact parameter counts and its
+// floating-point operations.
 //
-// Plain data; a spec that came from a parser has passed validate(). Thread-safe as any value.
+// Plain data; a spec that came from a parser has passed validate(). As thread-safe as any value.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,18 @@ namespace copus {
 
 enum class Norm { kLayerNorm, kRmsNorm };
 enum class Positions { kRope, kLearned };
-enum class Activation { kSilu, kGelu, kGeluTanh };  // kGeluTanh: the approximation GPT-2 has
+enum class Activation { kSilu, kGelu, kGeluTanh };  // kGeluTanh: the approximation that GPT-2 uses
 
-// How rotary frequencies are stretched to contexts longer than those first trained on. Planning
-// costs are the same for every kind.
+// How rotary frequencies are stretched to longer contexts than those of the first training. The
+// costs of a plan are the same for every kind.
 struct RopeScaling {
-  // kOther: a kind that only planning can take (yarn, dynamic, longrope, ...); `other` names it.
+  // kOther: a kind that Copus can plan but not train (yarn, dynamic, longrope, ...); `other` names
+  // it.
   enum Kind { kNone, kLinear, kLlama3, kOther };
   Kind kind = kNone;
   double factor = 1;
-  double low_freq_factor = 1;  // the last three: kLlama3 alone
+  // The next three fields are for kLlama3 only.
+  double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_max_positions = 0;
   std::string other;
@@ -52,8 +54,8 @@ struct MoeSpec {
   std::int64_t first_dense_layers = 0;  // leading layers with the plain MLP
   bool router_correction_bias =
       false;  // DeepSeek-V3's e_score_correction_bias: one number per expert
-  // DeepSeek-V3's choice among groups of experts, and what their outputs are multiplied by. Costs
-  // do not depend on them.
+  // DeepSeek-V3's router chooses `router_group_topk` of `router_groups` groups of experts, and
+  // multiplies the outputs of the experts by `router_scale`. Costs do not depend on these fields.
   std::int64_t router_groups = 1, router_group_topk = 1;
   double router_scale = 1;
 
@@ -78,19 +80,19 @@ struct ModelSpec {
   Norm norm = Norm::kRmsNorm;
   Positions positions = Positions::kRope;
   double rope_theta =
-      10000;  // base of the rotary frequencies; costs nothing, but a launch needs it
+      10000;  // base of the rotary frequencies; it affects no cost, but a launch needs it
   RopeScaling rope_scaling;
   std::int64_t sliding_window = 0;  // tokens that attention looks back over; 0: all
   std::int64_t full_layers = 0;     // leading layers that have no window
   double norm_eps = 1e-5;
-  double init_std = 0.02;  // of the normal distribution that weights start from
+  double init_std = 0.02;  // standard deviation of the normal distribution of initial weights
   Activation activation = Activation::kSilu;
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;  // RMSNorm over head_dim on queries and keys (Qwen3)
-  bool dropout = false;  // GPT-2 era training keeps dropout masks
-  // Of the attention's weights alone: fused kernels do it without a mask.
+  bool dropout = false;  // dropout everywhere, with stored masks, as in GPT-2's training
+  // Dropout rate of the attention weights only. Fused kernels need no stored mask for it.
   double attention_dropout = 0;
   MlaSpec mla;
   MoeSpec moe;
@@ -102,7 +104,7 @@ struct ModelSpec {
   }
   std::int64_t moe_layers() const { return is_moe() ? layers - moe.first_dense_layers : 0; }
 
-  // Parameters by part. Exact: the sums equal the published checkpoints.
+  // Parameter counts by part. They are exact: the sums equal the published checkpoints.
   std::int64_t norm_params() const;       // one normalisation over hidden
   std::int64_t attention_params() const;  // one layer's attention, without the norm before it
   std::int64_t dense_mlp_params() const;
@@ -110,17 +112,18 @@ struct ModelSpec {
   std::int64_t shared_expert_params() const;  // all shared experts of one layer
   std::int64_t router_params() const;
   std::int64_t layer_params(std::int64_t layer) const;
-  std::int64_t embedding_params() const;  // tokens, and learned positions
+  std::int64_t embedding_params() const;  // of tokens and learned positions
   std::int64_t head_params() const;       // 0 when tied
   std::int64_t total_params() const;
-  // Parameters that one token passes through (MoE: topk experts).
+  // Parameters that one token uses (MoE: only its topk routed experts).
   std::int64_t active_params() const;
 
-  // Forward floating-point operations of one token at causal sequence length `seq_len` (2 per
-  // multiply-add), without recompute: the numerator of MFU is 3x this. Attention is counted over
-  // mean_context().
+  // Returns the forward floating-point operations of one token at causal sequence length `seq_len`
+  // (2 per multiply-add), without recompute. The numerator of MFU is 3x this. Attention counts
+  // mean_context() positions.
   double forward_flops_per_token(std::int64_t seq_len) const;
-  // Positions that a token attends to, in the mean over a causal sequence; fewer with a window.
+  // Returns how many positions a token attends to, on average over a causal sequence. A window
+  // makes them fewer.
   double mean_context(std::int64_t seq_len) const;
 
   Result<void> validate() const;

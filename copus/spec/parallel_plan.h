@@ -1,5 +1,5 @@
-// ParallelPlan: how a model lies over a cluster. The contract between tuner, controller, simulator,
-// trainer and user.
+// ParallelPlan: how a model is distributed over a cluster. Tuner, controller, simulator, trainer
+// and user exchange plans in this form.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,7 @@
 
 namespace copus {
 
-// A pipeline longer than these is refused: no engine has run one, and a schedule of it would fill
-// memory.
+// Longer pipelines are refused, because no engine has run one, and its schedule would fill memory.
 constexpr std::int64_t kMaxPipeline = 1024;
 constexpr std::int64_t kMaxChunks = 4096;  // pp*vp
 
@@ -42,30 +41,31 @@ struct ParallelPlan {
   Recompute recompute = Recompute::kNone;
   bool sp = false;  // Megatron's sequence parallelism: norms and residuals are split over tp
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  // Layers of each model chunk in model order (pp*vp entries); empty: the same number each.
+  // Layers of each model chunk in model order (pp*vp entries). Empty: all chunks have the same
+  // number.
   std::vector<std::int64_t> stage_layers;
 
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 
   std::int64_t gpus() const { return tp * cp * pp * dp; }
-  // Micro-batches per step and replica. REQUIRES: divides.
+  // Micro-batches per step and replica. REQUIRES: dp*micro_batch divides `global_batch`.
   std::int64_t micro_batches(std::int64_t global_batch) const {
     return global_batch / (dp * micro_batch);
   }
-  // Whether an engine that cuts so has chunks of this plan that end inside layers.
+  // Whether an engine with this kind of cut ends chunks of this plan inside layers.
   bool is_cut_by_work(StageCut cut) const {
     return cut == StageCut::kWork && stage_layers.empty() && pp * vp > 1;
   }
-  // Layers of chunk `index` in model order. REQUIRES: chunks are of whole layers.
+  // Returns the layers of chunk `index` in model order. REQUIRES: chunks consist of whole layers.
   std::int64_t chunk_layers(std::int64_t index, const ModelSpec& model) const;
 
-  // Names the field, its value and what would be right. Only an engine that cuts between layers
-  // needs chunks that divide them.
+  // Checks the rules of plan_rules.h. The error names the field, its value and the right values.
+  // Only an engine that cuts between layers needs a number of chunks that divides the layers.
   Result<void> validate(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
                         std::int64_t global_batch, StageCut cut = StageCut::kLayers) const;
 };
 
-// What a plan is made of, in the order in which its parts are listed and pinned.
+// The fields of a plan, in the order in which they are listed and pinned.
 enum class PlanField : std::uint8_t {
   kTp,
   kCp,
@@ -82,7 +82,7 @@ enum class PlanField : std::uint8_t {
 };
 constexpr std::size_t kPlanFieldCount = 12;
 
-// A set of them.
+// A set of plan fields.
 class PlanFields {
  public:
   constexpr PlanFields() = default;
@@ -115,33 +115,33 @@ class PlanFields {
   std::uint32_t bits_ = 0;
 };
 
-// The field's name in JSON and in errors: "micro_batch", "stage_layers".
+// Returns the field's name in JSON and in errors: "micro_batch", "stage_layers".
 std::string_view name_of(PlanField field);
-// The field's value as --plan reads it: "4", "selective", "8x3-4".
+// Returns the field's value as --plan reads it: "4", "selective", "8x3-4".
 std::string value_text(const ParallelPlan& plan, PlanField field);
 
-// Parts of a plan that a user stated, or pinned. The other parts of `plan` have their defaults, but
-// for the schedule: virtual stages without one are interleaved.
+// A plan of which a user stated, or pinned, some fields. The other fields of `plan` have their
+// defaults, except that virtual stages without a stated schedule are interleaved.
 struct PartialPlan {
   ParallelPlan plan;
   PlanFields given;
   bool has(PlanField field) const { return given.has(field); }
-  // Pins what `from` has there.
+  // Pins these fields to their values in `from`.
   void pin(PlanFields fields, const ParallelPlan& from);
-  // These parts alone. REQUIRES: they are given.
+  // Returns a partial plan with only these fields pinned. REQUIRES: the fields are given.
   PartialPlan only(PlanFields fields) const;
-  // The first field that was stated and that `other` has otherwise; none: it has all as stated.
-  // Equal stages may be written out or left to be equal.
+  // Returns the first given field that has another value in `other`. Nothing: `other` agrees with
+  // all given fields. An empty stage_layers equals a list of equal numbers.
   std::optional<PlanField> contradicted_by(const ParallelPlan& other) const;
 };
 
-// A plan as text: "dp2.tp1.pp4.mb1", with cp, ep, vp, zero, recompute, sp, schedule and split only
-// where they are not the default (of the schedule: interleaved with virtual stages, else 1f1b). No
-// two plans share it, unless parts are left out.
+// Returns a plan as text: "dp2.tp1.pp4.mb1". It has cp, ep, vp, zero, recompute, sp, schedule and
+// split only if they differ from the default (schedule: interleaved with virtual stages, else
+// 1f1b). No two plans have the same text, unless fields are left out.
 std::string short_name(const ParallelPlan& plan, PlanFields left_out = {});
-// A plan, or parts of one, from that text or from "tp=2,pp=4,…"; each part at most once, in any
-// order. The parts that the text names are given; a short text with dp, tp, pp and mb is a whole
-// plan, and gives all. `option` names the text in errors.
+// Reads a plan, or fields of one, from that text or from "tp=2,pp=4,…". Each field may occur once,
+// in any order. The fields that the text names become given. A short name with dp, tp, pp and mb is
+// a whole plan, so all fields become given. `option` names the text in errors.
 Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view option);
 
 Json plan_to_json(const ParallelPlan& plan);

@@ -36,7 +36,7 @@ ModelSpec mixtral() {
 
 ParallelPlan plan_of(std::string_view text) { return parse_plan_text(text, "--plan").value().plan; }
 
-// What validate() says of `plan` on as many GPUs as it asks for; "ok" when it is valid.
+// Returns the error of validate() on a cluster with as many GPUs as the plan has ranks, or "ok".
 std::string verdict(const ParallelPlan& plan, const ModelSpec& model = llama(),
                     std::int64_t global_batch = 64, std::int64_t seq_len = 2048) {
   ClusterSpec cluster = load_cluster("1x1xB200").value();

@@ -64,7 +64,7 @@ auto with_member(PlanField field, Use&& use) {
 using Layers = std::vector<std::int64_t>;
 
 constexpr std::string_view kEqualStages = "equal";
-// Of what a user wrote, in an error.
+// How many characters of the user's text an error shows.
 constexpr std::size_t kShownValue = 40;
 
 constexpr std::array kRecomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
@@ -88,14 +88,14 @@ std::string text_of(bool on) { return on ? "1" : "0"; }
 std::string text_of(Recompute recompute) { return std::string(to_string(recompute)); }
 std::string text_of(ScheduleKind schedule) { return std::string(to_string(schedule)); }
 
-// "8-8-4", where a run of three or more is "8x3".
+// Returns "8-8-4". A run of three or more equal numbers becomes "8x3".
 std::string text_of(const Layers& layers) {
   if (layers.empty()) return std::string(kEqualStages);
   std::string text;
   for (std::size_t i = 0; i < layers.size();) {
     std::size_t end = i;
     while (end < layers.size() && layers[end] == layers[i]) ++end;
-    // A run of two reads better written out.
+    // A run of two is easier to read as two numbers.
     const bool run = end - i > 2;
     if (!text.empty()) text += '-';
     text += run ? fmt::format("{}x{}", layers[i], end - i) : fmt::format("{}", layers[i]);

@@ -1,5 +1,5 @@
-// The fields of a plan, one row each: what a field is called, and its value as text and as JSON.
-// Text, JSON, pins and errors of plans all follow from these functions.
+// The fields of a plan: their names, and their values as text and as JSON. Text, JSON, pins and
+// error messages of plans all use these functions.
 #pragma once
 
 #include <array>
@@ -16,23 +16,26 @@ constexpr std::array<PlanField, kPlanFieldCount> kPlanFields = {
     PlanField::kDp,        PlanField::kEp, PlanField::kMicroBatch, PlanField::kZero,
     PlanField::kRecompute, PlanField::kSp, PlanField::kSchedule,   PlanField::kStageLayers};
 
-// What text calls it: "mb", "z", "split". name_of() is understood too.
+// Returns the short name that text uses: "mb", "z", "split".
 std::string_view short_name_of(PlanField field);
+// Finds a field by its name_of() or its short_name_of().
 std::optional<PlanField> find_plan_field(std::string_view name);
 
-// Reads what value_text() prints.
+// Reads a value as value_text() prints it.
 Result<void> parse_value(ParallelPlan& plan, PlanField field, std::string_view text);
 
 Json value_to_json(const ParallelPlan& plan, PlanField field);
-// The field of the object that is read. REQUIRES: it has it.
+// Reads the field from the object of `from`, which collects errors. REQUIRES: the object has the
+// field.
 void value_from_json(ParallelPlan& plan, PlanField field, FieldReader& from,
                      const std::string& where);
 
 void copy_value(PlanField field, const ParallelPlan& from, ParallelPlan& to);
-// Equal stages may be written out or left to be equal.
+// Whether both plans have the same value. An empty stage_layers equals a list of equal numbers.
 bool same_value(PlanField field, const ParallelPlan& a, const ParallelPlan& b);
 
-// Virtual stages mean nothing but interleaving, so stating them is enough.
+// Returns the schedule of a plan that does not state one: interleaved with virtual stages, else
+// 1f1b.
 ScheduleKind implied_schedule(const ParallelPlan& plan);
 
 }  // namespace copus

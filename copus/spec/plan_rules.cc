@@ -13,11 +13,11 @@ namespace {
 
 using Int = std::int64_t;
 
-// Far above any real value; keeps products with the counts of a plan inside 64 bits.
+// Limits far above any real value. Products with the counts of a plan then fit 64 bits.
 constexpr Int kMaxBatch = 1'000'000'000;
 constexpr Int kMaxSeqLen = 1'000'000'000;
 
-// "1, 2, 4, 8, …": the small divisors of `n`, for a person to choose from.
+// Returns the small divisors of `n` for an error message: "1, 2, 4, 8, …".
 std::string small_divisors(Int n) {
   constexpr std::size_t kShown = 6;
   constexpr Int kTried = 10'000;  // bounds the work on a large prime
@@ -85,12 +85,14 @@ Error stages_do_not_divide(const ParallelPlan& plan, const PlanJob& job) {
                      got, layers, small_divisors(layers), split);
 }
 
-// An end may go without layers: it still has the embedding or the head.
+// Returns the fewest layers that a chunk may hold. The first and the last chunk may hold none,
+// because they have the embedding or the head.
 Int fewest_layers(const std::vector<Int>& layers, std::size_t chunk) {
   return chunk == 0 || chunk + 1 == layers.size() ? 0 : 1;
 }
 
-// The first chunk that has too few layers or too many; as many as there are chunks: none has.
+// Returns the index of the first chunk with too few or too many layers. If there is none, returns
+// the number of chunks.
 std::size_t odd_chunk(const std::vector<Int>& layers, const ModelSpec& model) noexcept {
   std::size_t i = 0;
   while (i < layers.size() && layers[i] >= fewest_layers(layers, i) && layers[i] <= model.layers) {
@@ -156,8 +158,8 @@ constexpr PlanRule kRules[] = {
        return out_of_range("global_batch", job.global_batch, 1, kMaxBatch);
      }},
 
-    // The cluster. As doubles: four counts of up to a million each may overflow 64 bits, and above
-    // 2^53 they are wrong in any case.
+    // The cluster. The product is a double, because four counts of up to a million each may
+    // overflow 64 bits. Rounding above 2^53 does no harm, because such a product is always wrong.
     {{kTp, kCp, kPp, kDp},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {
        return gpus_as_double(plan) == static_cast<double>(job.cluster.gpus());
@@ -176,8 +178,8 @@ constexpr PlanRule kRules[] = {
      [](const ParallelPlan& plan, const PlanJob& job) {
        return does_not_divide("tp", plan.tp, job.model.heads, "attention heads");
      }},
-    // With fewer KV heads than ranks each head is held by tp/kv_heads of them. Latent attention has
-    // no KV heads to split.
+    // If there are fewer KV heads than ranks, tp/kv_heads ranks hold the same head. Latent
+    // attention has no KV heads to split.
     {{kTp},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {
        return job.model.mla.enabled || job.model.kv_heads % plan.tp == 0 ||
@@ -232,7 +234,7 @@ constexpr PlanRule kRules[] = {
                           job.seq_len, plan.cp, plan.tp);
      }},
 
-    // Stages. Only an engine that cuts between layers needs chunks that divide them.
+    // Stages. Only an engine that cuts between layers needs a number of chunks that divides them.
     {{kPp, kVp, kStageLayers},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {
        return !plan.stage_layers.empty() || divides_layers(plan, job.model) ||

@@ -1,6 +1,6 @@
-// What makes a plan one that an engine can run: each rule once, for ParallelPlan::validate(), for
-// the search, which asks a rule as soon as it knows the fields that the rule looks at, and for
-// errors about pins. Asking allocates nothing.
+// The rules that a plan must satisfy so that an engine can run it. ParallelPlan::validate(), the
+// search and the errors about pins share these rules. The search checks a rule as soon as it knows
+// the fields that the rule depends on. Checking a rule allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace copus {
 
-// What a plan is for.
+// The job that a plan is for.
 struct PlanJob {
   const ModelSpec& model;
   const ClusterSpec& cluster;
@@ -21,20 +21,23 @@ struct PlanJob {
 };
 
 struct PlanRule {
-  PlanFields fields;  // all that it looks at; the others may have any value
-  // REQUIRES of both: the rules before it hold that look at no other fields.
+  PlanFields fields;  // the fields that the rule depends on; the others may have any value
+  // REQUIRES, for holds() and why(): all earlier rules that depend on no other fields hold.
   bool (*holds)(const ParallelPlan& plan, const PlanJob& job) noexcept;
-  // Names the field, its value and what would be right. REQUIRES: it does not hold.
+  // Returns an error that names the field, its value and the right values. REQUIRES: !holds().
   Error (*why)(const ParallelPlan& plan, const PlanJob& job);
 };
 
-// In the order in which they are checked: the first that is broken tells most.
+// Returns all rules in the order in which they are checked. The first broken rule gives the most
+// useful error.
 std::span<const PlanRule> plan_rules();
 
-// Those that can be asked once `added` are known beside `known`, and not before.
+// Returns the rules that can be checked once the fields `added` are known in addition to `known`,
+// but not before.
 std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added);
 
-// The first of those that look at no other fields; null: all of them hold.
+// Returns the first broken rule among those that depend only on `known` fields. Null: all of these
+// rules hold.
 const PlanRule* broken_rule(PlanFields known, const ParallelPlan& plan,
                             const PlanJob& job) noexcept;
 

@@ -12,7 +12,7 @@
 namespace copus {
 namespace {
 
-// Small counts, so that rules hold about as often as not.
+// Returns a random plan with small counts, so that most rules hold about half of the time.
 ParallelPlan any_plan(std::mt19937_64& random, const ModelSpec& model) {
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -59,7 +59,7 @@ TEST(PlanRules, LookAtTheFieldsThatTheyNameAlone) {
       ++(rule.holds(plan, job) ? held : broken)[r];
     }
   }
-  // Each is seen to be broken too, but for the ten ranges.
+  // Every rule is broken at least once, except the ten rules that check ranges.
   std::size_t never_broken = 0;
   for (std::size_t r = 0; r < held.size(); ++r) {
     EXPECT_GT(held[r], 0) << "rule " << r;
@@ -71,7 +71,7 @@ TEST(PlanRules, LookAtTheFieldsThatTheyNameAlone) {
   EXPECT_EQ(never_broken, 10U);
 }
 
-// As the search asks them: field after field, each rule once, as soon as it can be.
+// Checks the rules as the search does: field by field, each rule once, as soon as possible.
 TEST(PlanRules, AskedFieldByFieldAreTheRulesOfTheWholePlan) {
   const Jobs jobs;
   std::mt19937_64 random(2);
@@ -98,7 +98,7 @@ TEST(PlanRules, AskedFieldByFieldAreTheRulesOfTheWholePlan) {
     }
     const Result<void> whole = plan.validate(model, cluster, job.seq_len, job.global_batch);
     EXPECT_EQ(holds, whole.has_value()) << short_name(plan);
-    EXPECT_EQ(asked, plan_rules().size() - 2);  // two are of the job alone
+    EXPECT_EQ(asked, plan_rules().size() - 2);  // two rules depend only on the job
     valid += holds ? 1 : 0;
   }
   EXPECT_GT(valid, 50);

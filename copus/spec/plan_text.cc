@@ -1,4 +1,4 @@
-// Whole plans as text and as JSON.
+// Reads and prints whole plans as text and as JSON.
 #include <algorithm>
 #include <iterator>
 
@@ -9,12 +9,12 @@
 namespace copus {
 namespace {
 
-// Of what a user wrote, in an error.
+// How many characters of the user's text an error shows.
 constexpr std::size_t kShownPart = 40;
 constexpr std::size_t kShownPlan = 80;
 
-// The values that a short name has a word for. Others are the field's short name and the value:
-// dp2, z1, split8x3-4.
+// The values that have a word of their own in a short name. Other values follow the short name of
+// their field: dp2, z1, split8x3-4.
 struct Word {
   std::string_view word;
   PlanField field;
@@ -31,7 +31,7 @@ constexpr Word kWords[] = {
     {"zb", PlanField::kSchedule, "zero_bubble"},
 };
 
-// In the order of a short name.
+// Both lists are in the order of a short name.
 constexpr PlanField kAlwaysNamed[] = {PlanField::kDp, PlanField::kTp, PlanField::kPp,
                                       PlanField::kMicroBatch};
 constexpr PlanField kNamedUnlessDefault[] = {
@@ -69,7 +69,8 @@ struct StatedParts {
   }
 };
 
-// A layout as short_name() prints it: a part that it does not name has its default.
+// Whether the text states a whole plan as short_name() prints it. A field that such a text does not
+// name has its default.
 bool is_whole(const PartialPlan& stated) {
   return std::all_of(std::begin(kAlwaysNamed), std::end(kAlwaysNamed),
                      [&](PlanField field) { return stated.has(field); });
@@ -85,7 +86,7 @@ Error mixed_forms(std::string_view text, std::string_view option) {
                      text.substr(0, kShownPlan));
 }
 
-// "tp=2,pp=4": `part` is "tp=2".
+// Reads one pair of "tp=2,pp=4": `part` is "tp=2".
 Result<void> add_pair(StatedParts& parts, std::string_view part, std::string_view text) {
   const std::size_t equals = part.find('=');
   if (equals == std::string_view::npos) {
@@ -108,7 +109,7 @@ Result<void> add_pair(StatedParts& parts, std::string_view part, std::string_vie
     return field_error(parts.option, "got the key {:?}; want {}", key.substr(0, kShownPart),
                        join_or(nearest.empty() ? names : nearest));
   }
-  // No value has a point with a letter behind it.
+  // No value has a dot before a letter, so such a text mixes both forms.
   const std::size_t dot = value.find('.');
   if (dot != std::string_view::npos && dot + 1 < value.size() && value[dot + 1] >= 'a' &&
       value[dot + 1] <= 'z') {
@@ -117,7 +118,7 @@ Result<void> add_pair(StatedParts& parts, std::string_view part, std::string_vie
   return parts.add(*field, value);
 }
 
-// "tp2.pp4": `part` is "tp2".
+// Reads one word of "tp2.pp4": `part` is "tp2".
 Result<void> add_word(StatedParts& parts, std::string_view part, std::string_view text) {
   for (const Word& word : kWords) {
     if (part == word.word) return parts.add(word.field, word.value);
@@ -192,8 +193,8 @@ Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view opti
 }
 
 Result<PartialPlan> plan_from_json(const Json& json, const std::string& where) {
-  // What `plan --json` and `predict --json` print is accepted as it is: the best entry, and in it
-  // the plan.
+  // The output of `plan --json` and `predict --json` is accepted as it is: the plan is taken from
+  // its best entry.
   const Json* entry = &json;
   if (entry->is_object() && entry->contains("plans")) {
     const Json& plans = (*entry)["plans"];

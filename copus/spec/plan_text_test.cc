@@ -24,7 +24,7 @@ std::string json_error(std::string_view text) {
   return plan ? "parsed" : plan.error().message;
 }
 
-// Any plan at all, valid for no model in particular.
+// Returns a random plan, which need not be valid for any model.
 ParallelPlan random_plan(std::mt19937_64& random) {
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -38,7 +38,7 @@ ParallelPlan random_plan(std::mt19937_64& random) {
   plan.recompute = static_cast<Recompute>(pick(0, 2));
   plan.sp = pick(0, 1) == 1;
   plan.schedule = static_cast<ScheduleKind>(pick(0, 3));
-  // Runs of equal chunks, which are printed as 17x2, among others.
+  // Adds runs of equal chunks, some of which are printed as 17x3.
   for (std::int64_t i = pick(0, 4); i > 0; --i) {
     plan.stage_layers.insert(plan.stage_layers.end(), static_cast<std::size_t>(pick(1, 5)),
                              pick(0, 20));
@@ -195,7 +195,7 @@ TEST(ShortName, PinsWhatItNamesAndNoMore) {
   using enum PlanField;
   EXPECT_EQ(parse_plan_text("tp2.split8x3-4", "--fix")->given, (PlanFields{kTp, kStageLayers}));
   EXPECT_EQ(parse_plan_text("dp16.tp2.pp8.z1", "--fix")->given, (PlanFields{kDp, kTp, kPp, kZero}));
-  // Defaults too, where they are named.
+  // A field that is named with its default value is pinned too.
   const PartialPlan defaults = parse_plan_text("z0.cp1.rc-none.sp0.1f1b", "--fix").value();
   EXPECT_EQ(defaults.given, (PlanFields{kZero, kCp, kRecompute, kSp, kSchedule}));
   EXPECT_EQ(defaults.plan, ParallelPlan());
@@ -208,18 +208,18 @@ TEST(ShortName, OfAWholePlanPinsAllOfIt) {
     const PartialPlan pins = parse_plan_text(short_name(plan), "--fix").value();
     EXPECT_EQ(pins.given, PlanFields::all()) << short_name(plan);
     EXPECT_EQ(pins.plan, plan) << short_name(plan);
-    // No other plan is allowed.
+    // The pins contradict every other plan.
     const ParallelPlan other = random_plan(random);
     EXPECT_EQ(pins.contradicted_by(other).has_value(), plan != other) << short_name(other);
   }
-  // Nor one that differs in what the text does not name.
+  // They also contradict a plan that differs only in a field that the text does not name.
   const PartialPlan pins = parse_plan_text("dp2.tp2.pp2.mb1", "--fix").value();
   for (const char* more : {"cp=2", "ep=2", "vp=2", "zero=1", "recompute=full", "sp=1", "split=3-1",
                            "schedule=gpipe"}) {
     const ParallelPlan other = parsed_plan(fmt::format("dp=2,tp=2,pp=2,mb=1,{}", more));
     EXPECT_TRUE(pins.contradicted_by(other)) << more;
   }
-  // The form of pairs says what it pins.
+  // The form of pairs pins only the fields that it names.
   EXPECT_EQ(parse_plan_text("dp=2,tp=2,pp=2,mb=1", "--fix")->given.list().size(), 4U);
 }
 
@@ -277,7 +277,7 @@ TEST(PlanField, IsFoundByBothOfItsNames) {
 
 TEST(PlanField, IsToldBesideTheMessageOfAnError) {
   EXPECT_EQ(parse_plan_text("tp=0", "--plan").error().field, "tp");
-  EXPECT_EQ(parse_plan_text("dp2.mbx", "--plan").error().field, "--plan");  // no field of a plan
+  EXPECT_EQ(parse_plan_text("dp2.mbx", "--plan").error().field, "--plan");  // not a plan's field
   EXPECT_EQ(parse_plan_text("dp2.mb0", "--plan").error().field, "micro_batch");
   EXPECT_EQ(plan_from_json(Json{{"zero", 7}}, "p").error().field, "zero");
 }
@@ -313,7 +313,7 @@ TEST(PartialPlan, NamesTheFieldThatAPlanHasOtherwise) {
   const PartialPlan split = parse_plan_text("pp=2,split=3-1", "--fix").value();
   EXPECT_EQ(split.contradicted_by(parsed_plan("pp=2,split=2-2")), PlanField::kStageLayers);
   EXPECT_EQ(split.contradicted_by(parsed_plan("pp=2")), PlanField::kStageLayers);
-  // Equal stages are the same, written out or not.
+  // A list of equal stages equals a plan without a split.
   const PartialPlan equal = parse_plan_text("pp=2,split=2-2", "--fix").value();
   EXPECT_EQ(equal.contradicted_by(parsed_plan("pp=2")), std::nullopt);
 }

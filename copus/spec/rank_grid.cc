@@ -70,8 +70,8 @@ std::int64_t RankGrid::stride(Axis axis) const {
     case Axis::kTp:
       return 1;
     case Axis::kCp:
-    case Axis::kEp:    // dp and cp are neighbours in the order,
-    case Axis::kDpCp:  // so together they are one axis with cp's stride
+    case Axis::kEp:    // cp and dp are next to each other in the order, so
+    case Axis::kDpCp:  // together they form one axis with the stride of cp
       return tp_;
     case Axis::kDp:
       return tp_ * cp_;
@@ -84,8 +84,8 @@ std::int64_t RankGrid::stride(Axis axis) const {
 std::vector<std::int64_t> RankGrid::group_of(std::int64_t rank, Axis axis) const {
   const std::int64_t size = group_size(axis);
   const std::int64_t step = stride(axis);
-  // Groups are blocks of `size` steps along the axis, so the place in the block is found without
-  // coordinates, for ep too.
+  // Groups are blocks of `size` steps along the axis, also for ep, so the place in the block
+  // follows from the rank without coordinates.
   const std::int64_t first = rank - rank / step % size * step;
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(size));
   for (std::int64_t i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = first + i * step;

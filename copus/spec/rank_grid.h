@@ -1,4 +1,4 @@
-// RankGrid: which rank holds which coordinates, in Megatron-LM's order: tp fastest, then cp, dp,
+// RankGrid: maps ranks to coordinates and groups, in Megatron-LM's order: tp fastest, then cp, dp,
 // pp. Expert-parallel groups are consecutive blocks of the dp*cp ranks.
 #pragma once
 
@@ -26,9 +26,9 @@ class RankGrid {
   Coordinates coordinates_of(std::int64_t rank) const;
 
   std::int64_t group_size(Axis axis) const;
-  // Distance between neighbours of a group.
+  // Returns the distance in ranks between neighbours of a group.
   std::int64_t stride(Axis axis) const;
-  // All ranks of the group of `rank` along `axis`, in order.
+  // Returns all ranks of the group of `rank` along `axis`, in order.
   std::vector<std::int64_t> group_of(std::int64_t rank, Axis axis) const;
 
  private:

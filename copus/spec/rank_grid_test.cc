@@ -60,7 +60,7 @@ TEST(RankGrid, GroupsOfEveryAxisPartitionTheRanks) {
         ASSERT_EQ(static_cast<std::int64_t>(group.size()), grid.group_size(axis));
         EXPECT_TRUE(std::is_sorted(group.begin(), group.end()));
         EXPECT_EQ(std::count(group.begin(), group.end(), rank), 1) << to_string(axis);
-        // Every member names the same group, so groups are equal or disjoint.
+        // Every member has the same group, so groups are equal or disjoint.
         for (const std::int64_t member : group) {
           EXPECT_EQ(grid.group_of(member, axis), group);
           if (group.front() == rank) ++seen[static_cast<std::size_t>(member)];

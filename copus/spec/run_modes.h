@@ -1,4 +1,4 @@
-// How a run works, by the names that its options and its events have for it.
+// Modes of a training run, with the names that options and events use for them.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ constexpr std::string_view to_string(DeviceKind kind) {
   return kind == DeviceKind::kCpu ? "cpu" : "cuda";
 }
 
-// What a run changes of itself while it trains.
+// What a run may change by itself while it trains.
 enum class Adapt {
   kOff,
   kBatch,  // batch and micro-batch; the layout stays
-  kFull,
-  kTrack,  // the batch is the critical one, whatever that costs; the layout stays
+  kFull,   // batch, micro-batch and layout
+  kTrack,  // the batch follows the critical batch at any cost in speed; the layout stays
 };
 inline constexpr std::array kAdapts = {Adapt::kOff, Adapt::kBatch, Adapt::kFull, Adapt::kTrack};
 constexpr std::string_view to_string(Adapt adapt) {
@@ -35,8 +35,8 @@ constexpr std::string_view to_string(Adapt adapt) {
   return "?";
 }
 
-// What becomes of a step that must not change the weights: the run stops, leaves the step's samples
-// out, or goes back to a checkpoint and leaves them out.
+// What a run does at a bad step, which must not change the weights: it stops, skips the step's
+// samples, or goes back to a checkpoint and skips the samples.
 enum class OnBadStep { kStop, kSkip, kRollback };
 inline constexpr std::array kOnBadSteps = {OnBadStep::kStop, OnBadStep::kSkip,
                                            OnBadStep::kRollback};

@@ -1,4 +1,4 @@
-// Builders of the pipeline schedules, and what can be read off a schedule.
+// Builds pipeline schedules, and derives properties such as peak activations from a schedule.
 #include "copus/spec/schedule.h"
 
 #include <fmt/format.h>
@@ -10,10 +10,10 @@
 namespace copus {
 namespace {
 
-// Bounds what a plan can make us allocate: about 400 MB of actions.
+// Limits the memory that a schedule can take to about 400 MB of actions.
 constexpr std::int64_t kMaxForwards = std::int64_t{1} << 24;
 
-// Where a rank is while its list of actions is written.
+// Appends actions to the list of one rank.
 struct RankWriter {
   std::vector<Action>& actions;
   std::int32_t rank;
@@ -31,7 +31,7 @@ void write_gpipe(RankWriter out, const Schedule& s) {
 }
 
 // 1F1B (PipeDream-Flush, Narayanan et al. 2021, arXiv 2104.04473): enough forwards to reach the
-// last rank, then one forward and one backward in turn, then the backwards that are left.
+// last rank, then one forward and one backward in turn, then the remaining backwards.
 void write_1f1b(RankWriter out, const Schedule& s) {
   const std::int32_t m = s.micro_batches;
   const std::int32_t warm_up = std::min(s.pp - out.rank - 1, m);
@@ -42,9 +42,9 @@ void write_1f1b(RankWriter out, const Schedule& s) {
   }
 }
 
-// ZB-H1 (Qi et al. 2023, arXiv 2401.10241): 1F1B with the backward split. Rank r puts the weight
-// part off by r micro-batches, so that gradients leave the last rank early, while every rank holds
-// at most the pp activations that 1F1B holds on rank 0.
+// ZB-H1 (Qi et al. 2023, arXiv 2401.10241): 1F1B with the backward split. Rank r delays the weight
+// part by r micro-batches, so that gradients leave the last rank early. Every rank holds at most
+// the pp activations that 1F1B holds on rank 0.
 void write_zero_bubble(RankWriter out, const Schedule& s) {
   const std::int32_t m = s.micro_batches;
   const std::int32_t warm_up = std::min(s.pp - out.rank - 1, m);
@@ -58,9 +58,9 @@ void write_zero_bubble(RankWriter out, const Schedule& s) {
   for (std::int32_t i = m - delay; i < m; ++i) out.add(ActionKind::kBackwardWeight, out.rank, i);
 }
 
-// Interleaved 1F1B (arXiv 2104.04473, section 2.2) in Megatron-LM's order: micro-batches go through
-// a rank's chunks in groups of pp, backwards through the chunks in reverse, and the warm-up is two
-// forwards per rank that follows, plus one group for every chunk but the last.
+// Interleaved 1F1B (arXiv 2104.04473, section 2.2) in Megatron-LM's order. Micro-batches go through
+// a rank's chunks in groups of pp; backwards take the chunks in reverse order. The warm-up has two
+// forwards for each later rank, plus one group for every chunk except the last.
 void write_interleaved(RankWriter out, const Schedule& s) {
   const std::int32_t group = s.pp * s.vp;
   const std::int32_t total = s.micro_batches * s.vp;
@@ -140,8 +140,7 @@ Result<Schedule> make_schedule(ScheduleKind kind, std::int64_t pp, std::int64_t 
   return s;
 }
 
-// An activation is held until nothing needs it any more. The weight part needs it too, so with a
-// split backward it is the weight part that frees it.
+// With a split backward, the weight part frees the activation, because it needs the activation too.
 std::vector<std::int64_t> peak_activations(const Schedule& schedule) {
   std::vector<std::int64_t> peaks;
   peaks.reserve(schedule.ranks.size());
@@ -159,8 +158,8 @@ std::vector<std::int64_t> peak_activations(const Schedule& schedule) {
   return peaks;
 }
 
-// Goes through all actions in an order in which they can run, and notes for each the last action of
-// `rank` that it depends on.
+// Visits all actions in an order in which they can run, and records for each action the last action
+// of `rank` that it depends on.
 std::vector<bool> arrives_early(const Schedule& schedule, std::int32_t rank) {
   constexpr std::int32_t kNotRun = -2;
   constexpr std::int32_t kNone = -1;
@@ -173,7 +172,8 @@ std::vector<bool> arrives_early(const Schedule& schedule, std::int32_t rank) {
   };
   std::vector<bool> early(schedule.ranks[static_cast<std::size_t>(rank)].size(), false);
   std::vector<std::size_t> next(rows, 0);
-  std::vector<std::int32_t> needs(rows, kNone);  // of what each rank has run
+  // The last action of `rank` that the actions run so far on each rank depend on.
+  std::vector<std::int32_t> needs(rows, kNone);
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t r = 0; r < rows; ++r) {
@@ -199,8 +199,8 @@ std::vector<bool> arrives_early(const Schedule& schedule, std::int32_t rank) {
   return early;
 }
 
-// F forward, B backward, I and W its input and weight parts; the number is the micro-batch. Where
-// ranks hold several chunks, ".c" and the chunk follow.
+// F is a forward, B a backward, I and W its input and weight parts; the number is the micro-batch.
+// If ranks hold several chunks, ".c" and the chunk follow.
 std::string to_text(const Schedule& schedule) {
   std::string text;
   const auto out = std::back_inserter(text);

@@ -1,11 +1,12 @@
 // Schedule: the order of work on each pipeline rank, as data. The cost model times it, the trainer
-// runs it, the trace draws it.
+// runs it, and the trace draws it.
 //
-// Model chunks are numbered in model order, 0 .. pp*vp-1; chunk c lives on pipeline rank c % pp. A
-// forward of chunk c needs the forward of chunk c-1 (same micro-batch), a backward of chunk c needs
-// the backward of chunk c+1 and its own forward. Each such need between two ranks is one message,
-// sent right after the producing action; messages on one channel (source rank, destination rank,
-// forward or backward) are delivered in order, so that engines without message tags can run it.
+// Model chunks are numbered in model order, 0 .. pp*vp-1. Chunk c is on pipeline rank c % pp. A
+// forward of chunk c needs the forward of chunk c-1 (same micro-batch). A backward of chunk c needs
+// the backward of chunk c+1 and its own forward. Each such dependency between two ranks is one
+// message, sent right after the action that produces it. Messages on one channel (source rank,
+// destination rank, forward or backward) arrive in order, so that engines without message tags can
+// run the schedule.
 #pragma once
 
 #include <cstdint>
@@ -47,21 +48,21 @@ struct Schedule {
 Result<Schedule> make_schedule(ScheduleKind kind, std::int64_t pp, std::int64_t vp,
                                std::int64_t micro_batches);
 
-// Proves the schedule complete (every chunk and micro-batch once, each in the right place), matched
-// (messages on each channel are consumed in the order in which they are sent) and free of deadlock.
-// The error names the first offender.
+// Checks that the schedule is complete (every chunk and micro-batch once, each in the right place),
+// matched (messages on each channel are received in the order in which they are sent) and free of
+// deadlock. The error names the first wrong action.
 Result<void> check_schedule(const Schedule& schedule);
 
-// The largest number of chunk activations held at once by each pipeline rank (from a forward to the
-// end of its backward).
+// Returns the largest number of chunk activations that each pipeline rank holds at once. A rank
+// holds an activation from a forward to the end of its backward.
 std::vector<std::int64_t> peak_activations(const Schedule& schedule);
 
-// For each action of one pipeline rank: whether the message that it takes can arrive while the
-// rank's action before it still runs. False where that action has to end first, because the sender
-// waits for its result, directly or through other ranks; and where the action takes no message.
+// Returns for each action of one pipeline rank whether its message can arrive while the previous
+// action of the rank still runs. False if the sender needs the result of that previous action,
+// directly or through other ranks. False also if the action takes no message.
 std::vector<bool> arrives_early(const Schedule& schedule, std::int32_t rank);
 
-// "F0 F1 F2 B0 …" per rank, for people.
+// Returns "F0 F1 F2 B0 …" for each rank, for people to read.
 std::string to_text(const Schedule& schedule);
 
 }  // namespace copus

@@ -1,5 +1,6 @@
-// check_schedule: complete, matched, free of deadlock, in that order, so that the first thing said
-// is the simplest thing wrong. Sends never block; a rank waits only for what its next action needs.
+// Implements check_schedule(). It checks completeness first, then matched messages, then deadlock,
+// so that the error names the simplest fault. Sends never block; a rank waits only for what its
+// next action needs.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -31,7 +32,8 @@ std::string describe(const Action& action) {
   return fmt::format("{} of chunk {}, micro-batch {}", kind, action.chunk, action.micro_batch);
 }
 
-// What has been done for one chunk and micro-batch. A fused backward is both parts.
+// The parts of the work on one chunk and micro-batch. A fused backward does the input part and the
+// weight part.
 using Parts = std::uint8_t;
 constexpr Parts kForwardPart = 1;
 constexpr Parts kInputPart = 2;
@@ -52,7 +54,7 @@ Parts parts_of(ActionKind kind) {
   return 0;
 }
 
-// What must have been done on the same rank before.
+// Returns the parts that the same rank must have done before.
 Parts needs_of(ActionKind kind) {
   if (kind == ActionKind::kForward) return 0;
   return kind == ActionKind::kBackwardWeight ? kForwardPart | kInputPart : kForwardPart;
@@ -85,7 +87,7 @@ class Checker {
     return s_.ranks[static_cast<std::size_t>(rank)];
   }
 
-  // Also bounds what the later checks allocate by the number of actions that there are.
+  // Also ensures that later checks allocate no more memory than the actions justify.
   Result<void> check_shape() {
     if (s_.pp < 1 || s_.vp < 1 || s_.micro_batches < 1) {
       return field_error("pp, vp, micro_batches", "got {}, {}, {}; want 1 or more each", s_.pp,
@@ -164,19 +166,20 @@ class Checker {
   bool is_gradient(const Action& a) const {
     return a.kind == ActionKind::kBackward || a.kind == ActionKind::kBackwardInput;
   }
-  // The chunk that `a` sends its result to, or -1.
+  // Returns the chunk that `a` sends its result to, or -1.
   std::int32_t destination(const Action& a) const {
     if (is_forward(a)) return a.chunk + 1 < s_.chunks() ? a.chunk + 1 : -1;
     return is_gradient(a) ? a.chunk - 1 : -1;
   }
-  // The chunk that `a` needs a result from, or -1.
+  // Returns the chunk that `a` needs a result from, or -1.
   std::int32_t source(const Action& a) const {
     if (is_forward(a)) return a.chunk - 1;
     return is_gradient(a) && a.chunk + 1 < s_.chunks() ? a.chunk + 1 : -1;
   }
 
-  // Chunks go round the ranks, so a rank has one neighbour to send activations to and one for
-  // gradients: walking both lists side by side meets every message of the channel.
+  // Chunks are dealt to the ranks in turn, so a rank sends all activations to one neighbour and all
+  // gradients to one neighbour. Walking the lists of sender and receiver side by side therefore
+  // visits every message of the channel.
   Result<void> check_channel(std::int32_t from, std::int32_t to, bool forward) {
     const auto on_channel = [&](const Action& a) {
       return forward ? is_forward(a) : is_gradient(a);
@@ -189,7 +192,7 @@ class Checker {
              (!on_channel(receiver[next]) || source(receiver[next]) < 0)) {
         ++next;
       }
-      COPUS_CHECK(next < receiver.size());  // completeness: as many are received as are sent
+      COPUS_CHECK(next < receiver.size());  // a complete schedule receives as many as it sends
       const Action& received = receiver[next++];
       if (received.chunk != destination(sent) || received.micro_batch != sent.micro_batch) {
         return make_error("rank {} to rank {}: {} is sent next, but {} is received next", from, to,
@@ -199,7 +202,7 @@ class Checker {
     return {};
   }
 
-  // Runs the schedule without time: whatever can go on goes on.
+  // Runs the schedule without times: each rank runs its next action as soon as it can.
   Result<void> check_progress() {
     done_.assign(done_.size(), 0);
     std::vector<std::size_t> next(s_.ranks.size(), 0);

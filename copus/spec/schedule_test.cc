@@ -24,7 +24,7 @@ Schedule make(ScheduleKind kind, std::int64_t pp, std::int64_t vp, std::int64_t 
   return schedule ? *schedule : Schedule{};
 }
 
-// Calls visit(schedule) for every shape that is tried, of every kind that the shape suits.
+// Calls visit(schedule) for many shapes, with every kind of schedule that suits the shape.
 template <typename Visit>
 void for_each_schedule(Visit visit) {
   for (std::int64_t pp = 1; pp <= 12; ++pp) {
@@ -118,11 +118,11 @@ TEST(Schedule, RefusesShapesThatItsKindCannotTake) {
 
 constexpr std::int32_t kAllRanks = -1;
 
-// Plays a schedule in which `stands_still` (one rank, or all) begins no action before every message
-// that it has asked for has arrived and every message that it has sent has been asked for: the
-// worst that the host of a GPU can do. Other ranks wait only for what their next action takes.
-// `early` says which messages a rank asks for before the action in front. True when every action
-// was done.
+// Plays a schedule and returns whether every action was done. `early` says which messages a rank
+// asks for before the previous action. The rank `stands_still` begins an action only when
+// every message that it has asked for has arrived, and every message that it has sent has been
+// asked for. This is the worst that the host of a GPU can do. The other ranks wait only for the
+// message of their next action.
 bool completes(const Schedule& schedule, const std::vector<std::vector<bool>>& early,
                std::int32_t stands_still) {
   using Message = std::tuple<bool, std::int32_t, std::int32_t>;  // forward, to chunk, micro-batch
@@ -260,7 +260,7 @@ TEST(PeakActivations, AreHeldUntilTheWeightPart) {
   EXPECT_EQ(peak_activations(s), std::vector<std::int64_t>{2});
 }
 
-// Mutations are tried on one schedule of each kind.
+// Tests that check_schedule() finds mutations of a good schedule, with one schedule of each kind.
 class CheckSchedule : public ::testing::TestWithParam<ScheduleKind> {
  protected:
   Schedule good() const {
@@ -362,7 +362,8 @@ TEST(CheckScheduleShape, RefusesAFusedBackwardBesideItsParts) {
 }
 
 TEST(CheckScheduleDeadlock, NamesTheFirstRankThatWaits) {
-  // Rank 0 wants the gradient of 0 before it sends 1; rank 1 wants 1 before it makes that gradient.
+  // Rank 0 waits for the gradient of micro-batch 0 before it sends micro-batch 1. Rank 1 waits for
+  // micro-batch 1 before it computes that gradient.
   Schedule s = make(ScheduleKind::k1F1B, 2, 1, 2);
   s.ranks[0] = {{ActionKind::kForward, 0, 0},
                 {ActionKind::kBackward, 0, 0},

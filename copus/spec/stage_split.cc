@@ -8,19 +8,19 @@
 namespace copus {
 namespace {
 
-// Whole layers that fit under `level` beside `extra`. The tolerance keeps a level that was made as
-// n + extra from losing n.
+// Returns the whole layers that fit under `level` beside `extra`. The tolerance ensures that n
+// layers fit under a level that was computed as n + extra.
 std::int64_t capacity(double level, double extra) {
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(level - extra + 1e-9)));
 }
 
-// Beyond this an end has no layers in any split of a model that exists. The comparison is false for
-// NaN too.
+// Limits an extra. With the limit of 1e7, an end gets no layers for any real model. Negative values
+// and NaN become 0, because the comparison is false for both.
 double sane_extra(double extra) { return extra > 0 ? std::min(extra, 1e7) : 0; }
 
-// The lowest level under which all layers fit. It is one that some chunk meets exactly (n, n +
-// first or n + last), so the first such levels above the mean are tried; one layer above the mean
-// there is always room.
+// Returns the lowest level under which all layers fit, where a level is the load of a chunk in
+// layers. Some chunk has exactly this load (n, n + first or n + last), so the first such levels
+// above the mean are tried. One layer above the mean there is always room.
 double best_level(std::int64_t layers, std::int64_t chunks, double first, double last) {
   auto room = [&](double level) {
     return capacity(level, first) + capacity(level, last) + (chunks - 2) * capacity(level, 0);
@@ -38,8 +38,9 @@ double best_level(std::int64_t layers, std::int64_t chunks, double first, double
   return level;
 }
 
-// Layers of an end that carries `extra`, of `extras` in all: the mean's, at least `left_over`, at
-// most what `level` allows and what leaves one layer for each of the `inner` chunks.
+// Returns the layers of an end that carries `extra` of the `extras` in all. This is its share of
+// the mean load, but at least `left_over`, and at most what `level` allows and what leaves one
+// layer for each of the `inner` chunks.
 std::int64_t fair_share(std::int64_t layers, std::int64_t chunks, std::int64_t inner, double extras,
                         double extra, double level, std::int64_t left_over) {
   const double mean = (static_cast<double>(layers) + extras) / static_cast<double>(chunks);
@@ -59,10 +60,10 @@ StageSplit balance_chunks(std::int64_t layers, std::int64_t chunks, double first
                           double last_extra) noexcept {
   if (chunks <= 1) return {layers, layers, layers, 0};
   const double first = sane_extra(first_extra), last = sane_extra(last_extra);
-  // An end takes its fair share of the mean, but no more than fits under the best level and no less
-  // than the others leave it; the last chunk first. So an end that is the bottleneck alone does not
-  // keep the rest from being even, and a chunk without layers is an end, which has the embedding or
-  // the head.
+  // Each end takes its fair share of the mean, but no more than fits under the best level, and no
+  // less than the other chunks leave over. The last chunk is settled before the first. So the other
+  // chunks stay even if one end alone is the bottleneck, and only an end, which has the embedding
+  // or the head, can have no layers.
   StageSplit split;
   const double level = best_level(layers, chunks, first, last);
   split.last = fair_share(layers, chunks, chunks - 2, first + last, last, level,

@@ -28,7 +28,7 @@ double largest_stage(const std::vector<std::int64_t>& split, double first, doubl
   return largest;
 }
 
-// The least largest stage over every way to split `layers`.
+// Returns the smallest possible load of the largest stage, from trying every split of `layers`.
 double brute_force(std::int64_t layers, std::int64_t pp, double first, double last) {
   double best = std::numeric_limits<double>::infinity();
   std::vector<std::int64_t> split;
@@ -65,7 +65,7 @@ TEST(BalancedSplit, IsAsGoodAsTryingEverySplit) {
   }
 }
 
-// A chunk in the middle has nothing but its layers: validate() refuses one without.
+// A chunk in the middle has only its layers, so validate() refuses such a chunk without layers.
 TEST(BalancedSplit, LeavesOnlyEndsWithoutLayers) {
   std::mt19937_64 random(3);
   std::exponential_distribution<double> extra(0.5);
