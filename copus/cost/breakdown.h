@@ -1,4 +1,4 @@
-// Where a step's time goes.
+// StepBreakdown: the time of one training step, part by part.
 #pragma once
 
 #include <array>
@@ -8,33 +8,34 @@
 
 namespace copus {
 
-// On the busiest pipeline rank. The parts add up to the step.
+// The parts add up to the step. They are those of the slowest pipeline rank, except for dp and
+// optimizer: these are of the rank where both together take longest.
 struct StepBreakdown {
   Seconds compute;    // forward and backward operators
-  Seconds recompute;  // forward work repeated
+  Seconds recompute;  // repeated forward operators
   Seconds tp;         // exposed tensor-parallel communication
   Seconds cp;
   Seconds ep;
   Seconds pipeline;  // bubble, imbalance and exposed stage-to-stage messages
   Seconds dp;        // exposed gradient reduction and weight gathering, tied embeddings included
   Seconds optimizer;
-  Seconds overhead;  // fixed cost of a step
+  Seconds overhead;  // fixed cost of a step, and the wait for the slowest node
 
   constexpr Seconds total() const {
     return compute + recompute + tp + cp + ep + pipeline + dp + optimizer + overhead;
   }
 };
 
-// One part, and what it is called.
+// The names of one part of a StepBreakdown.
 struct StepPart {
-  char letter;             // in a bar
-  std::string_view name;   // in a table, and in JSON with "_s" behind it
-  std::string_view text;   // in a legend
-  std::string_view cause;  // of what makes one plan faster than another; empty: not named
+  char letter;             // in a plan's time bar
+  std::string_view name;   // in a table; JSON keys add "_s"
+  std::string_view text;   // in the bar's legend
+  std::string_view cause;  // in a comparison of two plans; empty: comparisons leave the part out
   Seconds StepBreakdown::*time;
 };
 
-// All of them, in the order in which they are shown.
+// All parts in the order in which Copus shows them.
 constexpr std::array<StepPart, 9> kStepParts = {{
     {'C', "compute", "compute", "compute", &StepBreakdown::compute},
     {'R', "recompute", "recompute", "recompute", &StepBreakdown::recompute},

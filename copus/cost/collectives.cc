@@ -18,7 +18,7 @@ GroupPlace place_group(std::int64_t size, std::int64_t stride, std::int64_t gpus
   GroupPlace place;
   place.size = size;
   if (size <= 1) return place;
-  // Groups lie in blocks of size*stride ranks, one behind the other.
+  // The groups lie in consecutive blocks of size*stride ranks.
   const std::int64_t block = size * stride;
   if (gpus_per_node % block == 0) {
     place.per_node = size;
@@ -26,8 +26,8 @@ GroupPlace place_group(std::int64_t size, std::int64_t stride, std::int64_t gpus
     place.per_node = std::max<std::int64_t>(1, std::min(size, gpus_per_node / stride));
     place.nodes = size / place.per_node;
   } else {
-    // Some block straddles a node's end: the worst one counts, since all groups wait for each
-    // other.
+    // Some blocks straddle a node boundary. The one over the most nodes counts, because all groups
+    // wait for each other.
     const std::int64_t reach = block + gpus_per_node - std::gcd(block, gpus_per_node);
     place.nodes = std::min(size, (reach + gpus_per_node - 1) / gpus_per_node);
     place.per_node = std::max<std::int64_t>(1, size / place.nodes);
@@ -45,7 +45,7 @@ CollectiveModel::CollectiveModel(const ClusterSpec& cluster)
       network_(cluster.network.node_bandwidth *
                (cluster.network.efficiency /
                 (1 + cluster.network.congestion * congestion_growth(cluster.nodes)))),
-      // Cards of at least 100 Gb/s, at most one per GPU: one flow cannot use more than one card.
+      // Assumes one card per 100 Gb/s, at most one per GPU. One flow cannot use more than one card.
       cards_(std::clamp<std::int64_t>(
           std::llround(cluster.network.node_bandwidth / gigabits_per_s(100)), 1,
           cluster.gpus_per_node)),
@@ -58,13 +58,13 @@ double CollectiveModel::link_share(std::int64_t members) const noexcept {
   const double n = static_cast<double>(members);
   switch (topology_) {
     case LinkTopology::kSwitch:
-      // Two ranks have one ring where more have several: measured on A100, 188, 210 and 224 GB/s
-      // for 2, 4 and 8.
+      // Two ranks have one ring, larger groups have several. Measured on A100: 188, 210 and
+      // 224 GB/s for 2, 4 and 8 ranks.
       return 1.0 - 0.32 / n;
     case LinkTopology::kCubeMesh: {
-      // Six links a GPU, of which neighbours 0 and 1 share one, a quad four, the whole node all;
-      // odd groups find fewer rings. Measured on V100: 23, 46, 88, 37, 47, 87 and 136 GB/s for 2
-      // to 8.
+      // Each GPU has six links. GPUs 0 and 1 can use one of them, a group of four GPUs uses four,
+      // the whole node uses six; groups of other sizes find fewer rings. Measured on V100: 23, 46,
+      // 88, 37, 47, 87 and 136 GB/s for 2 to 8 ranks.
       constexpr double kLinks[] = {1, 2, 4, 1.65, 2, 4, 6};
       return kLinks[std::clamp<std::int64_t>(members, 2, 8) - 2] / 6;
     }
@@ -79,9 +79,9 @@ double CollectiveModel::link_share(std::int64_t members) const noexcept {
   return 1.0;
 }
 
-// A switch that adds sends each byte up once and down once, n+1 parts of n instead of a ring's
-// 2(n-1): nothing gained for two ranks, most for a whole node, which is where in_network_reduction
-// is stated.
+// How much faster an all-reduce of `members` GPUs is because the switch adds. Such a switch moves
+// (n+1)/n of the buffer per GPU, a ring 2(n-1)/n. So two ranks gain nothing and a whole node gains
+// most; in_network_reduction is the gain of the whole node.
 double CollectiveModel::switch_gain(std::int64_t members) const noexcept {
   auto ideal = [](double n) { return 2 * (n - 1) / (n + 1); };
   const double whole = ideal(static_cast<double>(std::max<std::int64_t>(2, gpus_per_node_)));
@@ -96,8 +96,8 @@ BytesPerSec CollectiveModel::rate(Collective op, GroupPlace group) const noexcep
   const double scale = 1.0 + scale_penalty_ * log2_ceil(group.nodes);
   const BytesPerSec outside = network_ * (share / scale);
   if (op == Collective::kAllToAll) {
-    // Each member sends to its peers at once: what leaves the node is bounded by the card, the rest
-    // by the links.
+    // Each member sends to all peers at once. Its share of the network bounds the data that leaves
+    // the node; the links bound the rest.
     const double peers = static_cast<double>(group.size - 1);
     const double leaving = static_cast<double>(group.size - group.per_node) / peers;
     const BytesPerSec own = outside / static_cast<double>(group.per_node);
@@ -122,9 +122,10 @@ Seconds CollectiveModel::time(Collective op, GroupPlace group, Bytes bytes) cons
   } else {
     latency += network_base_latency_;
     const double local = static_cast<double>(group.per_node - 1);
-    // Ring: one step per member, each as slow as the slowest link, which is the network's. Tree: a
-    // level per doubling of the nodes, at the cost of some bandwidth; the library takes the faster,
-    // and has no tree for gathers and scatters.
+    // A ring takes one step per member, each as slow as the slowest link, which is the network's. A
+    // tree takes one level per doubling of the nodes, at the cost of some bandwidth. For all-reduce
+    // the communication library takes the faster one. It has no tree for all-gather and
+    // reduce-scatter.
     const Seconds ring = passes * (n - 1) * network_latency_;
     const Seconds tree =
         passes * (log2_ceil(group.nodes) * network_latency_ + local * link_latency_);

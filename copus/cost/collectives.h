@@ -1,8 +1,8 @@
-// Time of one collective on the real topology.
+// CollectiveModel: the time of one collective on a cluster's topology.
 //
-// A group is described by where its members sit: how many share a node, over how many nodes it
-// spreads. All groups of the same kind communicate at the same time, so a group with k of a node's
-// g GPUs has k/g of that node's network.
+// A group is described by how many of its members share a node and over how many nodes it spreads.
+// All groups of the same kind communicate at the same time, so a group with k of a node's g GPUs
+// has k/g of that node's network.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,12 @@ struct GroupPlace {
   std::int64_t nodes = 1;     // nodes it spreads over
 };
 
-// The group of `size` ranks at distance `stride` from each other, ranks numbered node by node.
+// Places a group of `size` ranks at distance `stride` from each other. Ranks are numbered node by
+// node.
 GroupPlace place_group(std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node);
 
-// First and last stage of a pipeline: at least half the cluster apart, so in one node only if there
-// is but one.
+// Places the pair of a pipeline's first and last stage. They are at least half the cluster apart,
+// so they share a node only if the cluster has a single node.
 constexpr GroupPlace place_pipeline_ends(std::int64_t nodes) {
   return nodes == 1 ? GroupPlace{2, 2, 1} : GroupPlace{2, 1, 2};
 }
@@ -34,20 +35,20 @@ class CollectiveModel {
  public:
   explicit CollectiveModel(const ClusterSpec& cluster);
 
-  // `bytes` is the whole buffer: for an all-gather and reduce-scatter the gathered size, for an
-  // all-to-all what one rank holds before it sends. Zero for a group of one.
+  // Time of one collective; 0 for a group of one. `bytes` is the whole buffer: the gathered size of
+  // an all-gather or reduce-scatter, and for an all-to-all what one rank holds before it sends.
   Seconds time(Collective op, GroupPlace group, Bytes bytes) const noexcept;
 
-  // One message to the rank at distance `stride` in the pipeline of `pp` stages: the mean over its
-  // hops.
+  // Time of one message to the next stage, `stride` ranks away: the mean over the hops of a
+  // pipeline of `pp` stages.
   Seconds hop(std::int64_t pp, std::int64_t stride, Bytes bytes) const noexcept;
 
-  // How fast the group moves data, relative to the links inside a node: what a transfer takes from
-  // the computation beside it is in proportion, and a slow network takes next to nothing.
+  // The group's rate relative to the links inside a node, 0 to 1. A transfer slows the computation
+  // beside it in proportion to this rate, so a transfer over a slow network costs it little.
   double intensity(Collective op, GroupPlace group) const noexcept;
   Seconds time_at_link_rate(Bytes bytes) const noexcept { return bytes / link_; }
 
-  // Rate at which one member of the group sends, after efficiencies, before latency.
+  // Rate at which one member of the group sends, efficiencies included, latency excluded.
   BytesPerSec rate(Collective op, GroupPlace group) const noexcept;
 
  private:

@@ -20,12 +20,12 @@ constexpr double kMiB = 1024.0 * 1024.0;
 
 ClusterSpec cluster_of_name(const std::string& name) { return load_cluster(name).value(); }
 
-// Everything a test wants to vary, on 16 nodes of eight A100s.
+// The cluster that the tests vary.
 ClusterSpec a100s() { return cluster_of_name("16x8xA100-80GB-SXM"); }
 
-// Over all groups of `size` ranks at distance `stride`, which lie in blocks of size*stride ranks:
-// how many members the fullest node has, and the most nodes that one group touches. Counted rank by
-// rank, over as many blocks as it takes for the pattern to repeat.
+// Counts over all groups of `size` ranks at distance `stride`: the most members on one node, and
+// the most nodes that one group touches. The groups lie in blocks of size*stride ranks. The test
+// counts rank by rank, over enough blocks for the pattern to repeat.
 struct Counted {
   std::int64_t fullest = 0;
   std::int64_t nodes = 0;
@@ -73,7 +73,7 @@ TEST(PlaceGroup, IsExactWhereGroupsFillTheirNodes) {
 }
 
 TEST(PlaceGroup, IsNeverPlacedBetterThanTheWorstOfItsKind) {
-  // Whatever the stride: groups wait for each other, so the one over most nodes counts.
+  // At every stride the group over the most nodes counts, because groups wait for each other.
   for_each_group([](std::int64_t size, std::int64_t stride, std::int64_t gpus_per_node) {
     const Counted counted = count_members(size, stride, gpus_per_node);
     const GroupPlace place = place_group(size, stride, gpus_per_node);
@@ -94,7 +94,8 @@ TEST(PlaceGroup, AtAStrideBeyondTheNodeHasOneMemberOnEach) {
 }
 
 TEST(PlaceGroup, ThatDoesNotDivideTheNodeIsCutByItsBoundary) {
-  // Of the groups of three in nodes of eight, GPUs 6, 7 and 8 are one: the slowest decides.
+  // In nodes of eight, GPUs 6, 7 and 8 are one group of three, on two nodes. The slowest group
+  // decides.
   for (const std::int64_t size : {3, 5, 6, 7}) {
     EXPECT_GT(place_group(size, 1, 8).nodes, 1) << size;
   }
@@ -120,7 +121,7 @@ TEST(Collectives, AGroupOfOneAndAnEmptyMessageAreFree) {
 }
 
 TEST(Collectives, AllReduceIsAReduceScatterAndAnAllGather) {
-  // On the wire: large messages, one node, a switch that does not add.
+  // This holds for the bytes sent: large messages, one node, a switch that does not add.
   ClusterSpec cluster = a100s();
   cluster.gpu.in_network_reduction = 1;
   const CollectiveModel model(cluster);
@@ -142,7 +143,7 @@ TEST(Collectives, ASwitchThatAddsMakesAllReducesFasterAndNothingElse) {
             without.time(Collective::kAllReduce, node, gib(1)) * 0.75);
   EXPECT_EQ(with.time(Collective::kAllGather, node, gib(1)),
             without.time(Collective::kAllGather, node, gib(1)));
-  // Two ranks exchange halves directly: nothing to be gained.
+  // Two ranks exchange halves directly, so the switch gains nothing.
   const GroupPlace pair = place_group(2, 1, 8);
   EXPECT_EQ(with.time(Collective::kAllReduce, pair, gib(1)),
             without.time(Collective::kAllReduce, pair, gib(1)));
@@ -175,7 +176,7 @@ TEST(Collectives, TimeFallsWithBandwidth) {
   for (const Collective op : kOps) {
     EXPECT_LT(links.time(op, inside, gib(1)), base.time(op, inside, gib(1)) * 0.51);
     EXPECT_LT(network.time(op, across, gib(1)), base.time(op, across, gib(1)) * 0.51);
-    // And what a group does not use makes no difference to it.
+    // A network that the group does not use makes no difference.
     EXPECT_EQ(network.time(op, inside, gib(1)), base.time(op, inside, gib(1)));
   }
 }
@@ -199,9 +200,9 @@ TEST(Collectives, AreFasterInsideANodeThanAcross) {
 }
 
 TEST(Collectives, GroupsThatShareTheCardsGetTheirShare) {
-  // A group with k of a node's eight GPUs meets 8/k - 1 others on the way out.
+  // A group with k of a node's eight GPUs shares the node's network with 8/k - 1 other groups.
   ClusterSpec cluster = a100s();
-  cluster.network.node_bandwidth = gigabits_per_s(100);  // the bottleneck, however small the share
+  cluster.network.node_bandwidth = gigabits_per_s(100);  // the bottleneck at every k
   const CollectiveModel model(cluster);
   for (const Collective op :
        {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter}) {
@@ -231,9 +232,9 @@ TEST(Collectives, ATreeBeatsARingOnManyNodesForSmallMessages) {
   auto small = [&](Collective op, std::int64_t nodes) {
     return model.time(op, place_group(nodes, 8, 8), Bytes(1024));
   };
-  // A ring passes every node once for each of the two halves.
+  // In a ring, each of the two halves of an all-reduce passes every node once.
   EXPECT_LT(small(Collective::kAllReduce, 1024), cluster.network.latency * (2 * 1024.0) * 0.1);
-  // A level more for twice the nodes, where a ring would double.
+  // A tree has one more level for twice the nodes; a ring would take twice as long.
   const Seconds first = small(Collective::kAllReduce, 256) - small(Collective::kAllReduce, 128);
   const Seconds second = small(Collective::kAllReduce, 512) - small(Collective::kAllReduce, 256);
   EXPECT_NEAR(second / first, 1, 0.05);
@@ -271,14 +272,14 @@ TEST(Hop, IsShorterInsideANodeAndGrowsWithTheMessage) {
   const Seconds across = model.hop(8, 8, Bytes(16 * kMiB));
   EXPECT_LT(inside, across);
   EXPECT_LT(model.hop(8, 8, Bytes(kMiB)), across);
-  // A pipeline over two nodes crosses once in seven hops: the mean lies between.
+  // A pipeline over two nodes crosses the network in one of seven hops, so its mean lies between.
   const Seconds mixed = model.hop(8, 2, Bytes(16 * kMiB));
   EXPECT_GT(mixed, inside);
   EXPECT_LT(mixed, across);
 }
 
 TEST(Hop, UsesOneCardAtMost) {
-  // One sender alone has the card to itself, not all eight.
+  // A single sender uses one card, not all eight.
   ClusterSpec cluster = a100s();
   const CollectiveModel model(cluster);
   const Seconds alone = model.hop(2, 8, gib(1));
@@ -286,8 +287,8 @@ TEST(Hop, UsesOneCardAtMost) {
   EXPECT_GE(alone, gib(1) / card);
 }
 
-// Bus bandwidth of NCCL's all-reduce inside an A100 node, GB/s: 2(n-1)/n of the bytes over the
-// time. Source: the nccl-tests tables published with vTrain (arXiv 2312.12391),
+// Bus bandwidth of NCCL's all-reduce inside an A100 node in GB/s: 2(n-1)/n of the bytes, divided by
+// the time. Source: the nccl-tests tables published with vTrain (arXiv 2312.12391),
 // github.com/VIA-Research/vTrain, trace/a100/AR_GPU{2,4,8}_1M_1024M_LUT.
 struct MeasuredCurve {
   std::int64_t gpus;

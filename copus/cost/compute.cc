@@ -6,24 +6,24 @@
 namespace copus {
 namespace {
 
-// Sequence length at which the fused attention kernel reaches half its rate: fitted to causal
-// attention on one H200 at head dimension 128, 1,024 to 8,192 tokens. That of the head dimension is
-// an assumption: 84% at 128, 73% at 64.
+// Head dimension and sequence length at which the fused attention kernel reaches half its rate. The
+// head dimension is assumed: it gives 84% at 128 and 73% at 64. The length is fitted to causal
+// attention on one H200 at head dimension 128 and 1,024 to 8,192 tokens.
 constexpr double kAttentionHalfDim = 24;
 constexpr double kAttentionHalfLength = 200;
 // Head dimension at which the batched products of unfused attention reach half the rate of a large
 // product.
 constexpr double kUnfusedHalfDim = 96;
 
-// Share of full utilisation at width x, half of it at `half`: flat where x is large, as measured
-// products are.
+// Share of full utilisation at width x: 1/2 at `half`, and nearly 1 far above it, as measured
+// products show.
 double fall_off(double x, double half) { return x * x / (x * x + half * half); }
 
-// Tokens of one micro-batch on this rank, and those that norms and residuals see.
+// Tokens of one micro-batch on this rank, and how many of them its norms and residuals process.
 double tokens(const LayerShape& s) { return real(s.micro_batch) * real(s.seq_len) / real(s.cp); }
 double residual_tokens(const LayerShape& s) { return tokens(s) / (s.sp ? real(s.tp) : 1.0); }
 
-// Heads on this rank. Key-value heads are replicated when there are fewer than tp.
+// Key-value heads on this rank. They are replicated if the model has fewer than tp.
 double local_kv_heads(const ModelSpec& m, const LayerShape& s) {
   return std::max(1.0, real(m.kv_heads) / real(s.tp));
 }
@@ -49,7 +49,7 @@ ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
 
 Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
-  // A kernel works in tiles: below the half width a narrower product is no faster.
+  // A kernel computes whole tiles, so a product narrower than the half width is no faster.
   const double padded_m = std::max(m, efficiency_.matmul_half_m);
   const double padded_n = std::max(n, efficiency_.matmul_half_n);
   const double padded_k = std::max(k, efficiency_.matmul_half_k);
@@ -66,7 +66,8 @@ Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
   return bytes * options_.elementwise / memory_ + efficiency_.launch * kernels;
 }
 
-// Scores, softmax and weighted sum. A fused kernel leaves out what a token does not see.
+// Time of scores, softmax and weighted sum. A fused kernel skips the positions that a token does
+// not attend to.
 void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
                                   Seconds& backward) const noexcept {
   const double heads = real(model_.heads) / real(s.tp);
@@ -77,8 +78,8 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   const double queries = tokens(s);  // all sequences of the micro-batch
   const double pairs = queries * real(s.seq_len);
   if (fused_attention(s.cp)) {
-    // Forward: two products over what a token sees. Backward: five (scores again, and four
-    // gradients), Dao 2023.
+    // Forward: two products over the positions that a token attends to. Backward: five products
+    // (the scores again, and four gradients), Dao 2023.
     const Flops flops(2 * heads * queries * model_.mean_context(s.seq_len) * (qk_dim + v_dim));
     const double depth = qk_dim / (qk_dim + kAttentionHalfDim);
     const double length =
@@ -92,9 +93,10 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
                efficiency_.launch * 2;
     return;
   }
-  // Unfused: full (not causal) products by batched matmul, and passes over the stored scores:
-  // written by the product, read and written by the masked softmax, with dropout read, written and
-  // masked, read by the weighted sum.
+  // Unfused attention computes all scores, not the causal half, by batched matmul, and makes passes
+  // over the stored scores. The first product writes them, the masked softmax reads and writes
+  // them, dropout reads and writes them and writes its mask, the second product reads them. In the
+  // forward pass `product` counts the passes of the two products.
   const double sequences = real(s.micro_batch);
   const double rows = real(s.seq_len) / real(s.cp);
   const Bytes scores(heads * pairs);  // one byte per score
@@ -158,7 +160,7 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
   const double h = real(model_.hidden), tp = real(s.tp), ep = real(s.ep);
   const double t = tokens(s);
   const double routed =
-      t * real(moe.experts_per_token);  // rows that this rank's experts compute, balanced gate
+      t * real(moe.experts_per_token);  // rows of this rank's experts if the gate is balanced
   const double experts = real(moe.experts) / ep;
   const double rows = routed / experts;
   const double f = real(moe.expert_ffn) / tp;
@@ -170,14 +172,14 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
                                  stream(Bytes(element_ * routed * (2 * in + f)));
   cost.backward_weight.compute +=
       matmul(h, real(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
-  // Tokens are permuted to their experts and back: read and written twice each way.
+  // Tokens are permuted to the order of their experts and back: a read and a write each way.
   const Seconds permute = stream(Bytes(4 * element_ * routed * h), 6);
   cost.forward.compute += permute;
   cost.backward_input.compute += permute;
   if (moe.shared_experts > 0) dense_mlp(s, real(moe.shared_experts * moe.expert_ffn), cost);
 
-  // Dispatch and combine, each the other's transpose in the backward pass. Groups are blocks of ep
-  // in the dp*cp ranks.
+  // Dispatch and combine. In the backward pass each sends what the other sends forward, so the cost
+  // is the same. An expert-parallel group is a block of ep ranks of the dp*cp.
   const GroupPlace group = place_group(s.ep, s.tp, gpus_per_node_);
   const Bytes buffer(element_ * routed * h / (s.sp ? tp : 1.0));
   const Seconds exchange =
@@ -188,16 +190,17 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
 
 void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const noexcept {
   const double volume = element_ * residual_tokens(s) * real(model_.hidden);
-  // Norm: read, write. Residual add (with bias and dropout where there are any): two reads, one
-  // write, mask.
+  // The norm reads and writes once. The residual add (with bias and dropout, if the model has them)
+  // reads twice, writes once, and writes the dropout mask.
   const double residual = 3 + (model_.dropout ? 0.5 : 0);
   cost.forward.compute += stream(Bytes(volume * (2 + residual)), 2) * 2.0;
   cost.backward_input.compute += stream(Bytes(volume * (4 + residual)), 3) * 2.0;
 }
 
-// `regions`: column-then-row-parallel pairs, each an all-reduce forward and one backward; with
-// sequence parallelism a reduce-scatter and an all-gather in its place. The input that sequence
-// parallelism gathers once more for the weight gradient arrives under the input gradient: hidden.
+// Adds the exposed communication of `regions` pairs of a column-parallel and a row-parallel
+// product. A pair has one all-reduce forward and one backward; sequence parallelism replaces each
+// by a reduce-scatter and an all-gather. It also gathers the input again for the weight gradient,
+// but hides this gather under the input gradient, so it costs nothing here.
 void ComputeModel::tensor_parallel(const LayerShape& s, double regions, TpProducts products,
                                    PieceCost& cost) const noexcept {
   if (s.tp <= 1) return;
@@ -220,7 +223,8 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward, doubl
                                 PieceCost& cost) const noexcept {
   if (s.recompute == Recompute::kSelective) cost.recompute.compute = core_forward;
   if (s.cp > 1) {
-    // Ring attention passes keys and values around; backward their gradients too (Liu 2023).
+    // Ring attention passes keys and values around the ring, and backward their gradients too (Liu
+    // 2023).
     const double width = model_.mla.enabled
                              ? real(model_.heads) / real(s.tp) *
                                    real(model_.mla.qk_nope_head_dim + model_.mla.qk_rope_head_dim +
@@ -237,7 +241,7 @@ void ComputeModel::finish_layer(const LayerShape& s, Seconds core_forward, doubl
     cost.backward_input.cp = exposed(pass * 2.0, core_forward * 2.5);
     if (s.recompute != Recompute::kNone) cost.recompute.cp = cost.forward.cp;
   }
-  // A layer cannot be faster than the host issues it: the GPU is idle meanwhile.
+  // A layer takes at least as long as the host needs to issue its kernels: a faster GPU idles.
   const double collectives = s.tp > 1 ? (s.sp ? 4 : 2) : 0;
   const double backward_collectives = s.sp ? 1.5 * collectives : collectives;
   const Seconds host_experts = options_.host_expert * experts;
@@ -289,18 +293,20 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   if (model_.is_moe()) {
     costs.moe = common;
     moe_mlp(s, costs.moe);
-    // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
+    // Tensor parallelism cuts experts too, so every routed copy of a token is gathered and
+    // scattered.
     tensor_parallel(s, real(model_.moe.experts_per_token), TpProducts::kOther, costs.moe);
     finish_layer(s, core_forward, real(model_.moe.experts) / real(s.ep), costs.moe);
   }
 
   const double t = tokens(s), h = real(model_.hidden), tp = real(s.tp);
-  // Embedding: gather, and scatter-add of its gradient; partial sums over the vocabulary shards.
+  // Embedding: a gather, a scatter-add of its gradient, and an all-reduce of the partial sums of
+  // the vocabulary shards.
   costs.embedding.forward.compute = stream(Bytes(2 * element_ * t * h), 2);
   costs.embedding.backward_weight.compute = stream(Bytes((element_ + 4) * t * h), 2);
   tensor_parallel(s, 0.5, TpProducts::kOther, costs.embedding);
-  // Head: final norm, projection, and a cross-entropy that reads and writes FP32 logits; no full
-  // logits on a rank.
+  // Head: projection, and a cross-entropy that reads and writes FP32 logits. Each rank has the
+  // logits of its own vocabulary shard only.
   const double v = real(model_.vocab) / tp;
   const Bytes logits(t * v);
   const FlopsPerSec head_rate = wide_peak_ / peak_ < 1 ? wide_peak_ : peak_;

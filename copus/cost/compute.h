@@ -1,7 +1,7 @@
-// Compute: a layer's operators on one rank, and what they cost.
+// ComputeModel: the time of a layer's operators on one rank.
 //
-// Each operator is the slower of its arithmetic, at a utilisation that falls for narrow shapes, and
-// its memory traffic, plus the launch of its kernels. docs/cost-model.md derives the formulas.
+// An operator takes the longer of its arithmetic and its memory traffic, plus the launch of its
+// kernels. Narrow shapes lower the utilisation of arithmetic. docs/cost-model.md has the formulas.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace copus {
 
-// What one rank sees of a layer: all that the per-layer cost depends on.
+// Everything in a plan and job that the cost of one layer on one rank depends on.
 struct LayerShape {
   std::int64_t tp = 1;
   std::int64_t cp = 1;
@@ -54,8 +54,8 @@ struct PieceCost {
   PieceTime forward;
   PieceTime backward_input;   // gradient of the input, without recompute
   PieceTime backward_weight;  // gradient of the weights
-  PieceTime recompute;        // forward work repeated before the backward
-  // What forward and backward take longer while a pipeline message over the network is pending.
+  PieceTime recompute;        // forward work repeated before the backward pass
+  // Extra time of forward and backward while a pipeline message over the network is pending.
   Seconds pending_forward, pending_backward;
 
   constexpr PieceTime backward() const { return backward_input + backward_weight + recompute; }
@@ -65,7 +65,7 @@ struct LayerCosts {
   PieceCost dense;      // a layer with the plain MLP
   PieceCost moe;        // a layer with experts
   PieceCost embedding;  // first stage
-  PieceCost head;       // last stage: final norm, vocabulary projection, loss
+  PieceCost head;       // last stage: vocabulary projection and loss
 };
 
 class ComputeModel {
@@ -74,12 +74,13 @@ class ComputeModel {
 
   LayerCosts layer_costs(const LayerShape& shape) const noexcept;
 
-  // `count` matrix products of (m x k) by (k x n) in one launch.
+  // Time of `count` matrix products of (m x k) by (k x n) in one launch.
   Seconds matmul(double m, double n, double k, double count = 1) const noexcept;
-  // Element-wise work: bytes read and written, in `kernels` launches.
+  // Time of element-wise work that reads and writes `bytes` in `kernels` launches.
   Seconds stream(Bytes bytes, double kernels = 1) const noexcept;
 
-  // A recipe that runs unfused cannot where the sequence is split.
+  // Whether attention runs in a fused kernel. A recipe with dropout runs unfused by default, but
+  // fused with cp > 1, because only fused kernels support a split sequence.
   bool fused_attention(std::int64_t cp = 1) const { return cp > 1 ? fused_in_ring_ : fused_; }
   double element_bytes() const { return element_; }
 
@@ -89,11 +90,13 @@ class ComputeModel {
   void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;
   void moe_mlp(const LayerShape& shape, PieceCost& cost) const noexcept;
   void norm_and_residual(const LayerShape& shape, PieceCost& cost) const noexcept;
-  // What tensor-parallel traffic belongs to: a layer's dense products, or experts, embedding, head.
+  // The products that a tensor-parallel transfer serves: a layer's dense products, or experts,
+  // embedding and head.
   enum class TpProducts { kDense, kOther };
   void tensor_parallel(const LayerShape& shape, double regions, TpProducts products,
                        PieceCost& cost) const noexcept;
-  // `experts`: that the rank holds of this layer.
+  // Adds ring attention, recompute and the host's least time to a layer. `experts`: how many
+  // experts of the layer the rank holds.
   void finish_layer(const LayerShape& shape, Seconds core_forward, double experts,
                     PieceCost& cost) const noexcept;
 

@@ -11,7 +11,7 @@
 namespace copus {
 namespace {
 
-// A GPU without imperfections: full rate at any shape, nothing but arithmetic takes time.
+// An ideal GPU: it has its full rate at any shape, and only arithmetic takes time.
 ClusterSpec ideal_cluster() {
   ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
   cluster.gpu.efficiency = {1, 0, 0, 0, 1, 1, 1, Seconds(0)};
@@ -26,8 +26,8 @@ CostOptions ideal_options(AttentionKernel attention) {
   return options;
 }
 
-// Heads and sequences so large that the attention kernels run at their asymptotic rate, with as
-// much work in attention as in the projections, so that an error in either shows.
+// The heads and sequences are so large that attention kernels run at their asymptotic rate.
+// Attention has as much work as the projections, so that an error in either one shows.
 constexpr std::int64_t kLong = 1 << 20;
 ModelSpec wide_model(const std::string& family) {
   ModelSpec model;
@@ -84,7 +84,7 @@ WholeModel sum_pieces(const ModelSpec& model, const LayerCosts& costs) {
   return sum;
 }
 
-// Operations of the attention cores of one sequence, forward, over the causal half.
+// Forward operations of the attention cores for one sequence, over the causal half.
 double attention_flops(const ModelSpec& m, std::int64_t seq_len) {
   const std::int64_t dims = m.mla.enabled
                                 ? m.mla.qk_nope_head_dim + m.mla.qk_rope_head_dim + m.mla.v_head_dim
@@ -111,7 +111,7 @@ TEST_P(IdealGpu, ForwardTimeIsTheModelsOperationsOverPeak) {
   const WholeModel fused = cost(AttentionKernel::kFused, shape_of(1, kLong));
   const double expected = model_.forward_flops_per_token(kLong) * static_cast<double>(kLong);
   EXPECT_NEAR(flops(fused.forward.compute) / expected, 1, 0.002);
-  EXPECT_EQ(fused.forward.total(), fused.forward.compute) << "one rank has no one to talk to";
+  EXPECT_EQ(fused.forward.total(), fused.forward.compute) << "a single rank does not communicate";
 }
 
 TEST_P(IdealGpu, UnfusedAttentionComputesTheMaskedHalfToo) {
@@ -125,7 +125,7 @@ TEST_P(IdealGpu, UnfusedAttentionComputesTheMaskedHalfToo) {
 TEST_P(IdealGpu, BackwardIsTwiceForwardAndFusedAttentionHalfAForwardMore) {
   const WholeModel unfused = cost(AttentionKernel::kUnfused, shape_of(1, kLong));
   EXPECT_NEAR(unfused.backward.compute / unfused.forward.compute, 2, 0.002);
-  // Flash attention recomputes the scores: five products where the forward has two.
+  // Flash attention recomputes the scores: it has five products, the forward pass has two.
   const WholeModel fused = cost(AttentionKernel::kFused, shape_of(1, kLong));
   EXPECT_NEAR(
       flops(fused.backward.compute - 2 * fused.forward.compute) / attention_flops(model_, kLong),
@@ -175,7 +175,7 @@ TEST(Matmul, UtilisationRisesWithEveryDimension) {
 }
 
 TEST(Matmul, ASmallerProductNeverTakesLonger) {
-  // However narrow: a router of eight experts, one token.
+  // Narrow products occur too: a router of eight experts, one token.
   const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
   const ComputeModel compute(model, cluster, CostOptions());
@@ -325,7 +325,7 @@ TEST(Layer, Fp8ProductsHideTheirTrafficInANodeWithParallelSequences) {
   const LayerCosts none = costs(experts, Precision::kFp8, 4, true, 0);
   EXPECT_EQ(half.embedding.forward.tp, none.embedding.forward.tp);
   EXPECT_EQ(half.head.forward.tp, none.head.forward.tp);
-  // Of the regions of a layer with two experts per token only attention's is one of dense products.
+  // A layer with two experts per token has three regions; only attention's has dense products.
   EXPECT_NEAR(half.moe.forward.tp.v, none.moe.forward.tp.v * (0.5 + 2 * 0.75) / (3 * 0.75), 1e-12);
 }
 
@@ -338,7 +338,7 @@ TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
   shape.ep = 8;
   const PieceCost layer = compute.layer_costs(shape).moe;
   EXPECT_GT(layer.forward.ep.v, 0);
-  EXPECT_EQ(layer.forward.ep, layer.backward_input.ep) << "each is the other's transpose";
+  EXPECT_EQ(layer.forward.ep, layer.backward_input.ep) << "backward swaps dispatch and combine";
 }
 
 TEST(Layer, ContextParallelismSplitsTheTokens) {

@@ -9,12 +9,12 @@
 namespace copus {
 namespace {
 
-// A stage takes layers, then the vocabulary projection, until its share of all is reached.
+// Returns the number of layers of each chunk under StageBalance::kCost.
 std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t chunks) {
   std::vector<std::int64_t> layers(static_cast<std::size_t>(chunks), 0);
   const double head = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
   double total = head;
-  // What is multiplied with: norms count for nothing.
+  // Counts matrices only, not norms.
   const auto cost = [&](std::int64_t layer) {
     return static_cast<double>(model.layer_params(layer) - 2 * model.norm_params());
   };
@@ -63,7 +63,7 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
             field_error("network", "got key {:?}; want network_ keys of a cluster file", key));
       }
     }
-    // Tried on any cluster, so that a wrong key or value shows here.
+    // Applies the keys to a stand-in cluster, so that a wrong key or value is an error here.
     ClusterSpec any;
     any.name = any.gpu.name = "any";
     any.gpu.peak_bf16 = FlopsPerSec(1e12);

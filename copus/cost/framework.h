@@ -1,8 +1,9 @@
-// FrameworkProfile: what is assumed of a training framework, by name. The catalog has one for each
-// that was calibrated (catalog/frameworks/); docs/accuracy.md says from which rows.
+// FrameworkProfile: what Copus assumes about a named training framework. catalog/frameworks/ has a
+// profile of each calibrated framework; docs/accuracy.md says which rows each was fitted to.
 //
-// A profile is a set of CostOptions, all with a physical meaning, and nothing about any one model
-// or row; and what is needed to price tables of its runs, which say less than a plan does.
+// A profile is a set of CostOptions. Each of them has a physical meaning, and none is about one
+// model or one row. The profile also has what Copus needs to price tables of the framework's runs,
+// because a table states less than a plan.
 #pragma once
 
 #include <string>
@@ -16,40 +17,40 @@
 
 namespace copus {
 
-// Which layers a pipeline stage gets where a table does not say. (A plan without a split means the
-// same number each.)
+// Which layers a pipeline stage gets if a table of runs does not say. (In a plan without a split
+// every stage gets the same number.)
 enum class StageBalance {
-  kEven,  // the same number each, one less on the ends where they do not divide
-  kCost,  // by parameters of layers and vocabulary projection, in order: a stage is full when its
-          // share is reached
+  kEven,  // the same number each; if chunks do not divide the layers, the two ends get fewer
+  kCost,  // by parameters, in model order: a stage takes layers until it reaches its share of all
+          // layers and the vocabulary projection
 };
 
 struct FrameworkProfile {
   std::string name;
-  CostOptions options;  // its precision is nobody's: the job states it
+  CostOptions options;  // without meaning for `precision`, which the job states
   StageBalance stage_balance = StageBalance::kEven;
-  bool gpt_dropout = false;      // GPT shapes are trained with dropout, where a table does not say
-  bool logs_first_rank = false;  // the peak memory that it reports is rank 0's, not the largest
-  // network_* keys of a cluster file as they were on the cluster that its
-  // published runs come from, which tables do not name; null: nothing known. For pricing such
-  // tables: a plan is for the cluster that it names.
+  bool gpt_dropout = false;      // GPT shapes train with dropout if a table does not say
+  bool logs_first_rank = false;  // the framework reports the peak memory of rank 0, not the largest
+  // network_* keys of a cluster file for the cluster of the framework's published runs; null:
+  // unknown. Used only to price such tables, which do not name their cluster. A plan names its own.
   Json network;
 };
 
-// Layers of each of `chunks` chunks under a balance. Empty: the same number each.
+// Returns the number of layers of each chunk; empty: the same number each.
 std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chunks,
                                        StageBalance balance);
 
 std::vector<std::string> framework_names();
-// "megatron", …; the error lists the nearest names.
+// Returns the profile with this name ("megatron", …); the error lists the nearest names.
 Result<FrameworkProfile> framework_profile(std::string_view name);
 Result<FrameworkProfile> framework_from_json(const Json& json, const std::string& where);
 Json framework_to_json(const FrameworkProfile& profile);
-// The profile that a job is priced with where none is named.
+// The framework whose profile prices a job that names none.
 constexpr const char* kDefaultFramework = "megatron";
 
-// Copus's own engine, which reduces gradients in FP32 under the last backward pass. On CPUs
-// operators are measured as they are called, and who moves bytes takes a core to do it.
+// Returns the options of Copus's own engine, which reduces gradients in FP32 under the last
+// backward pass. On CPUs the measured time of an operator includes the call, so the host's times
+// are 0. Communication takes a core from computation there, so nothing hides the reduction.
 CostOptions engine_cost_options(bool on_cpus, Precision precision);
 
 }  // namespace copus

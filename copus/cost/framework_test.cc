@@ -73,7 +73,7 @@ TEST(StageLayers, ByCostGiveEveryLayerOnceAndFewerBeforeTheHead) {
     EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), std::int64_t{0}), 16) << chunks;
     EXPECT_LE(layers.back(), layers.front());
   }
-  // A head of four layers' parameters: 20 shares, which ten layers have half of.
+  // The head has the parameters of four layers, so the total is that of 20 layers.
   EXPECT_EQ(stage_layers(llama(16, 2048, 8192), 2, StageBalance::kCost),
             (std::vector<std::int64_t>{10, 6}));
   EXPECT_EQ(stage_layers(llama(16, 2048, 8192), 4, StageBalance::kCost),
@@ -91,7 +91,8 @@ TEST(StageLayers, AreEvenUnlessTheyDoNotDivide) {
             1);
 }
 
-// Weights, gradients and two moments of 4 bytes each; in BF16 weights of 2, and a master copy.
+// Weights, gradients and two moments have 4 bytes each. In BF16 weights have 2, and a master copy
+// has 4.
 TEST(EngineCostOptions, CountTheStateThatTheEngineHolds) {
   const RankParams params{.dense = 1e9};
   const auto bytes = [&](Precision precision) {

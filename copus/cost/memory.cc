@@ -12,8 +12,8 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
       t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
   const double mask = model.dropout ? 1 : 0;
 
-  // Attention: norm input and output, q, k, v, the product of the core, dropout mask of the
-  // residual.
+  // Attention: the norm's input and output, q, k, v, the core's result, and the residual's dropout
+  // mask.
   const double kv_heads = std::max(1.0, real(model.kv_heads) / tp);
   const double heads = real(model.heads) / tp;
   double q = heads * real(model.head_dim), kv = 2 * kv_heads * real(model.head_dim), v_out = q;
@@ -26,8 +26,8 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     latent = real(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
   }
   double attention = replicated * h * (2 * e + mask) + t * (q + kv + v_out + latent) * e;
-  // Unfused: the softmax, and with dropout its mask and result. Recompute drops them after the
-  // forward pass, but a layer's backward has them whole.
+  // Unfused attention keeps the softmax, and with dropout its mask and result. Recompute drops them
+  // after the forward pass, but during a layer's backward pass all of that layer's are there.
   double scores = 0;
   if (fused_attention) {
     attention += t * heads * 4;  // log-sum-exp
@@ -36,7 +36,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     if (s.recompute == Recompute::kNone) attention += scores;
   }
 
-  // MLP: norm input and output, inside the activation function and behind it.
+  // MLP: the norm's input and output, and the tensors inside and behind the activation function.
   const double factor = model.gated_mlp ? 3 : 2;
   const double dense_mlp = replicated * h * (2 * e + mask) + t * real(model.ffn) / tp * factor * e;
   const double routed = t * real(model.moe.experts_per_token);

@@ -1,7 +1,9 @@
-// Memory of one rank: weights, gradients, optimizer state, activations, logits, buffers. Bytes.
+// The memory of one rank in bytes: weights, gradients, optimizer state, activations, logits and
+// buffers.
 //
-// Activation formulas follow Korthikanti et al. 2022 (arXiv 2205.05198, section 4), tensor by
-// tensor instead of summed, so that grouped-query attention, gated MLPs and experts come out right.
+// The formulas for activations follow Korthikanti et al. 2022 (arXiv 2205.05198, section 4). They
+// add up single tensors, so that they also hold for grouped-query attention, gated MLPs and
+// experts.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +14,13 @@
 
 namespace copus {
 
-// What one micro-batch leaves on a rank, per piece of the model.
+// Activations of one micro-batch on one rank, by piece of the model.
 struct ActivationBytes {
-  Bytes dense;      // one layer with the plain MLP, as kept from forward to backward
-  Bytes moe;        // one layer with experts
+  Bytes dense;      // one layer with the plain MLP, kept from forward to backward
+  Bytes moe;        // one layer with experts, kept from forward to backward
   Bytes embedding;  // first stage
   Bytes head;       // last stage: logits and their softmax
-  Bytes gathered;   // what sequence parallelism gathers for one layer's forward
+  Bytes gathered;   // buffers that sequence parallelism gathers for one layer's forward pass
   Bytes working;    // transient in one layer's backward (all of a layer's activations under full
                     // recompute)
 };
@@ -48,8 +50,9 @@ struct MemoryBreakdown {
   }
 };
 
-// Weights, gradients and optimizer state by ZeRO stage. `layer_params`: the largest piece that
-// stage 3 gathers whole.
+// Returns weights, gradients, optimizer state and their buffers at the plan's ZeRO stage.
+// `layer_params`: parameters of the rank's largest piece (a layer or the embedding), for which
+// stages 2 and 3 need whole buffers.
 MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& plan,
                              RankParams params, double layer_params) noexcept;
 

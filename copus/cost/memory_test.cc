@@ -88,7 +88,7 @@ TEST(Activations, FullRecomputeKeepsTheInputOfALayer) {
   EXPECT_DOUBLE_EQ(g.layer_bytes(1, false, Recompute::kFull), 2 * g.sbh());
   EXPECT_DOUBLE_EQ(g.layer_bytes(8, false, Recompute::kFull), 2 * g.sbh());
   EXPECT_DOUBLE_EQ(g.layer_bytes(8, true, Recompute::kFull), 2 * g.sbh() / 8);
-  // What it recomputes is there again while one layer's backward runs.
+  // While one layer's backward pass runs, that layer's recomputed activations are there again.
   const ActivationBytes full =
       activation_bytes(g.spec(), CostOptions(), false, g.shape(8, true, Recompute::kFull));
   EXPECT_GE(full.working.v, g.sbh() / 8 * 34);
@@ -195,7 +195,7 @@ TEST(State, IsEighteenBytesPerParameterForMixedPrecisionAdam) {
 TEST(State, IsSixteenBytesPerParameterInFp32AndFp16) {
   ParallelPlan plan;
   CostOptions options;
-  options.precision = Precision::kFp32;  // no master copy beside the weights
+  options.precision = Precision::kFp32;  // no master copy of the weights
   EXPECT_DOUBLE_EQ(state_memory(options, plan, kDense, 0).total().v, 16e9);
   options.precision = Precision::kFp16;  // FP16 gradients
   EXPECT_DOUBLE_EQ(state_memory(options, plan, kDense, 0).total().v, 16e9);

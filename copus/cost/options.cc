@@ -9,8 +9,8 @@
 namespace copus {
 namespace {
 
-// One numeric option: how it is named, printed and bounded. `scale` turns the printed unit into the
-// field's.
+// One numeric option. `low` and `high` bound its printed value; the field holds the printed value
+// times `scale`.
 struct NumberOption {
   std::string name;
   double low, high;
@@ -65,7 +65,7 @@ const std::vector<NumberOption>& number_options() {
   return options;
 }
 
-// One option that is one of a few words, in the order of its enumerators.
+// One option whose values are words, in the order of its enumerators.
 struct WordOption {
   std::string name;
   std::vector<std::string> words;
@@ -90,7 +90,7 @@ const std::vector<WordOption>& word_options() {
   return options;
 }
 
-// An assumption as errors name it.
+// Returns an assumption's name for errors.
 std::string named(std::string_view assumption) { return fmt::format("--assume {}", assumption); }
 
 }  // namespace
@@ -106,7 +106,7 @@ Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu
   return field_error(
       "cp",
       "got {}; want 1, because {} has no fused attention, which a split sequence needs "
-      "(--assume attention=fused for one that has)",
+      "(if you have such a kernel: --assume attention=fused)",
       cp, gpu.name);
 }
 

@@ -45,7 +45,7 @@ TEST(Assumptions, AreAllPrintedAndReadBack) {
       apply_assumptions(CostOptions(), "stage_cut=work,grad_overlap=replicated").value();
   EXPECT_EQ(options_to_json(other)["stage_cut"], "work");
   EXPECT_EQ(options_to_json(other)["grad_overlap"], "replicated");
-  // Every key but the precision, which has a flag of its own, is an option of --assume.
+  // Every key except the precision, which has its own flag, is an option of --assume.
   const Json json = options_to_json(CostOptions());
   EXPECT_GE(json.size(), 10u);
   for (const auto& [name, value] : json.items()) {
@@ -111,7 +111,7 @@ TEST(RingAttention, NeedsAFusedKernel) {
   EXPECT_TRUE(check_ring_attention(options, gpu, 1));
   EXPECT_EQ(check_ring_attention(options, gpu, 2).error().message,
             "cp: got 2; want 1, because V100 has no fused attention, which a split sequence needs "
-            "(--assume attention=fused for one that has)");
+            "(if you have such a kernel: --assume attention=fused)");
   options.attention = AttentionKernel::kFused;
   EXPECT_TRUE(check_ring_attention(options, gpu, 2));
   gpu.fused_attention = true;

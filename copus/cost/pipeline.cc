@@ -1,12 +1,14 @@
-// The laws are longest paths through the schedule's graph of actions. Paths are grouped by the rank
-// on which they spend the steady state ("their" rank): they reach it (fill), do its work for all
-// micro-batches, and leave it (drain). At either end a path may instead go down from its rank to
-// the last one and back (a round trip) and so skip the warm-up forwards, or the cool-down
-// backwards, that its rank does meanwhile. The time is the maximum over ranks; for equal stages the
-// last rank's path is a longest one.
+// Derives a pipeline's time as the longest path through the schedule's graph of actions.
 //
-// Notation: p = pp, v = vp, m = micro-batches; F, B the forward and backward of one micro-batch on
-// one rank, B = I + W its input and weight parts; f = F/v, b = B/v those of one chunk; c = hop.
+// Each path has one rank on which it spends the steady state. The path reaches this rank (fill),
+// does the rank's work for all micro-batches, and leaves it (drain). In fill and in drain the path
+// may instead go from its rank down to the last rank and back (a round trip). It then skips the
+// warm-up forwards, or the cool-down backwards, that its rank does in that time. The pipeline's
+// time is the maximum over ranks; for equal stages a path of the last rank is a longest one.
+//
+// Notation: p = pp, v = vp, m = micro-batches. F and B are the forward and the backward of one
+// micro-batch on one rank; B = I + W has an input and a weight part. f = F/v and b = B/v are the
+// times of one chunk. c = hop.
 #include "copus/cost/pipeline.h"
 
 #include <algorithm>
@@ -42,7 +44,7 @@ Work work_of(const ChunkTimes& t) noexcept {
 // A pipeline as seen from one of its ranks.
 struct RankView {
   Work own;     // all chunks of the rank
-  Work chunk;   // one of them
+  Work chunk;   // one chunk of the rank
   Work before;  // one chunk of each rank before it
   Work after;   // one chunk of each rank after it
   double ranks_before = 0;
@@ -50,9 +52,9 @@ struct RankView {
   double first_weight = 0;  // weight part of rank 0
 };
 
-// Hops in the steady state. The loop from one rank down to another and back holds as many
-// micro-batches as it has ranks, n. A path that follows it passes one more pair of hops (one down,
-// one up) for every micro-batch after the first, but for one in n, where it stays on its rank.
+// Hops in the steady state. A loop goes from one rank down to another and back. If it has n ranks,
+// it holds n micro-batches. A path along the loop has one more pair of hops (one down, one up) for
+// every micro-batch after the first, except for one in n, for which the path stays on its rank.
 struct Loop {
   double pairs = 0;
   double slack = 0;  // seconds per pair for which the loop's ranks would be idle anyway
@@ -66,8 +68,8 @@ Loop loop_of(std::int64_t ranks, double loop_work, double bottleneck,
   return {static_cast<double>(pairs), positive((n * bottleneck - loop_work) / (n - 1))};
 }
 
-// What the round trips at both ends add. While the pipeline is short of work (no steady state on
-// this rank) there is one round trip at most.
+// Returns the time that the round trips in fill and drain add. If there are too few micro-batches
+// for a steady state on this rank, a path has at most one round trip.
 double round_trips(double trip, double skipped_forward, double skipped_backward,
                    bool steady) noexcept {
   const double first = positive(trip - skipped_forward);
@@ -75,9 +77,9 @@ double round_trips(double trip, double skipped_forward, double skipped_backward,
   return steady ? first + last : std::max(first, last);
 }
 
-// GPipe: each phase fills the pipeline once and passes p-1 hops in a row.
+// GPipe: each phase fills the pipeline once, so it has p-1 hops in a row.
 //   T = (m+p-1)(F+B) + 2(p-1)c
-// Uneven stages: exact too, with the largest F and the largest B.
+// This is exact for uneven stages too, with the largest F and the largest B.
 double gpipe_time(const PipelineShape& s, double all_ranks, double largest_forward,
                   double largest_backward, double hop) noexcept {
   return all_ranks +
@@ -85,9 +87,9 @@ double gpipe_time(const PipelineShape& s, double all_ranks, double largest_forwa
          2 * static_cast<double>(s.pp - 1) * hop;
 }
 
-// 1F1B, PipeDream-Flush (arXiv 2104.04473, section 2.2.1). Rank r may not start forward i+p-r
-// before backward i, so hops are paid not only to fill and drain but in every turn of the loop from
-// rank 0 to rank p-1 and back, which takes p(F+B) + 2(p-1)c for p micro-batches:
+// 1F1B, PipeDream-Flush (arXiv 2104.04473, section 2.2.1). Rank r does not start forward i+p-r
+// before backward i. So hops cost time not only in fill and drain, but in every turn of the loop
+// from rank 0 to rank p-1 and back, which takes p(F+B) + 2(p-1)c for p micro-batches:
 //   T = (m+p-1)(F+B) + 2(p-1)c + 2c(m-1 - ceil((m-1)/p))
 // Exact for equal stages, any m and any c.
 double one_f_one_b_time(double m, const RankView& rank, const Loop& loop, double c) noexcept {
@@ -96,13 +98,14 @@ double one_f_one_b_time(double m, const RankView& rank, const Loop& loop, double
   return rank.before.total() + m * rank.own.total() + 2 * rank.ranks_before * c +
          round_trips(trip, skipped * rank.own.forward, skipped * rank.own.backward(),
                      m >= rank.ranks_after + 2) +
-         // The second round trip has passed ranks_after of the pairs already.
+         // The second round trip already contains ranks_after of the pairs.
          positive(loop.pairs - rank.ranks_after) * positive(2 * c - loop.slack);
 }
 
-// ZB-H1 after the last input part of a rank. The gradient goes up to rank 0, which has one weight
-// part left. That may be outlasted by the weight parts that this rank has put off, or, where there
-// are fewer micro-batches than ranks, by those of a rank on the way.
+// Returns the time of ZB-H1 after the last input part of a rank, the longest of these: the gradient
+// goes up to rank 0, which then has one weight part left; this rank does the weight parts that it
+// has put off; a rank on the way up does those that it has put off. The last case matters only if
+// there are fewer micro-batches than ranks.
 double zero_bubble_drain(double m, const RankView& rank, double c) noexcept {
   const double r = rank.ranks_before;
   if (r == 0) return rank.own.weight;
@@ -114,22 +117,23 @@ double zero_bubble_drain(double m, const RankView& rank, double c) noexcept {
       {way_up + rank.first_weight, (put_off + 1) * rank.own.weight, put_off < r ? on_the_way : 0});
 }
 
-// ZB-H1 (arXiv 2401.10241). With c = 0 and m >= p the bubble is (p-1)(F+I-W): weight parts fill the
-// rest. The loop's first p-1 pairs of hops meet no weight parts and are always paid for; each later
-// pair can be had for leaving out one W. With n = min(m, p) and L = m-1 - ceil((m-1)/p), paths of
-// the last rank and of rank 0 give
+// ZB-H1 (arXiv 2401.10241). With c = 0 and m >= p the bubble is (p-1)(F+I-W), because weight parts
+// fill the rest. A path pays in full for the first p-1 pairs of hops of the loop, where it passes
+// no weight parts. For each later pair it leaves out one W. With n = min(m, p) and
+// L = m-1 - ceil((m-1)/p), paths of the last rank and of rank 0 give
 //   T1 = (m+p-1)(F+I) + max(1, m-p+1)W + 2(p-1)c + 2c min(L, p-1)
 //        + (2c-W)+ (L-(p-1))+ + (n-1)(W-I-c)+
 //   T2 = (m+p-1)(F+I) + max(1, m-p+1)W + 2(p-1)c + (n-1)(W-F)
 //   T = max(T1, T2)
-// where x+ = max(0, x). T1's last term: weight parts put off on later ranks outlast the drain. T2:
-// where W > F, rank 0 is slow to drain, each input part waiting for a weight part. Exact for equal
-// stages, any m, any c and any split.
+// where x+ = max(0, x). T1's last term applies if the weight parts that later ranks have put off
+// outlast the drain. T2 applies if W > F: rank 0 then drains slowly, because each of its input
+// parts waits for a weight part. Exact for equal stages, any m, any c and any F, I and W.
 double zero_bubble_time(double m, const RankView& rank, const Loop& loop, double c) noexcept {
   const Work& own = rank.own;
   const double p = rank.ranks_before + 1 + rank.ranks_after;
   const double skipped = std::min(rank.ranks_after, m - 1);
-  // Weight parts before the last input part, and how many of them a last round trip skips.
+  // The number of weight parts before the last input part, and how many of them the round trip in
+  // the drain skips.
   const double weights = positive(m - 1 - rank.ranks_before);
   const double skipped_weights = std::min(skipped, weights);
   const double trip = rank.after.forward + rank.after.input + 2 * rank.ranks_after * c;
@@ -143,14 +147,15 @@ double zero_bubble_time(double m, const RankView& rank, const Loop& loop, double
          (loop.pairs - bare) * positive(2 * c - own.weight - loop.slack);
 }
 
-// Interleaved 1F1B in Megatron-LM's order (arXiv 2104.04473, section 2.2.2). A rank runs p
-// micro-batches through a chunk before it needs the next chunk's input, and the warm-up is two
-// forwards per rank that follows: the steady state hides hops up to the time of a forward, and only
-// filling and draining through all pv chunks pays for them:
+// Returns the time that hops add to interleaved 1F1B in Megatron-LM's order (arXiv 2104.04473,
+// section 2.2.2). A rank runs p micro-batches through a chunk before it needs the input of its next
+// chunk, and its warm-up has two forwards for each rank after it. So the steady state hides a hop
+// that is no longer than a pass, and hops cost time only in fill and drain through all pv chunks:
 //   T = (mv+p-1)(f+b) + 2(pv-1)c                                              for c <= min(f, b)
-// A longer hop makes the ring of ranks the bottleneck: p hops to come round to the next chunk take
-// longer than the p forwards (or backwards) meanwhile, for v-1 chunks of each group of p
-// micro-batches but the first; and above (f+b)/2 the loop of 1F1B shows too. With g = m/p:
+// With a longer hop the ring of ranks is the bottleneck: the p hops round to the next chunk take
+// longer than the p forwards (or backwards) in between. This happens in v-1 chunks of each group of
+// p micro-batches except the first group. Above (f+b)/2 the loop of 1F1B also adds time. With
+// g = m/p:
 //   T += (v-1)p(g-1)(c - min(f, b))+ + q(2c - f - b)+
 //   q = floor((p-1)g/2), but floor((p-2)/2) for g = 1
 // Exact for equal chunks up to c = (f+b)/2; above that a lower bound.
@@ -167,8 +172,8 @@ double interleaved_hops(const PipelineShape& s, const Work& bottleneck, double s
          loops * positive(2 * c - (bottleneck.total() + slack) / v);
 }
 
-// Without hops. A round trip goes through last chunks only, and skips two actions per rank that
-// follows.
+// Returns the time of interleaved 1F1B without hops. A round trip goes through the last chunk of
+// each rank only, and skips two actions for each rank after its own.
 double interleaved_time(const PipelineShape& s, const RankView& rank) noexcept {
   const auto m = static_cast<double>(s.micro_batches);
   const auto total = static_cast<double>(s.micro_batches * s.vp);
@@ -188,15 +193,15 @@ double time_through(const PipelineShape& s, const RankView& rank, const Loop& lo
   return one_f_one_b_time(m, rank, loop, hop);
 }
 
-// A pipeline whose middle ranks are alike, or have `middle` as the slowest of them.
+// A pipeline's ends and its middle ranks, which are alike or have `middle` as the slowest.
 struct Ends {
   Work first, middle, last;
   Work all_middles;
-  double middles;  // how many
+  double middles;  // number of middle ranks
 };
 
-// The slowest loop (in time per micro-batch) through a rank of `own` work: over the middle ranks,
-// and over either end where the rank is that end or the loop is slower for it.
+// Returns the slowest loop (in time per micro-batch) through a rank of `own` work. The loop has all
+// middle ranks. It has an end if the rank is that end, or if the end makes the loop slower.
 Loop slowest_loop(const Ends& ends, double own, bool is_first, bool is_last, double c,
                   std::int64_t micro_batches) noexcept {
   double ranks = 0;

@@ -1,8 +1,8 @@
-// Closed forms of a pipeline's time and of the activations it holds, for the search: O(1), no
+// Closed forms of a pipeline's time and of the activations that it holds, for the search: O(1), no
 // allocation.
 //
-// For equal stages they equal the timeline (timeline.h); for uneven ones they approximate it.
-// pipeline_test.cc holds both.
+// For equal stages they equal the timeline (timeline.h); for uneven stages they approximate it.
+// pipeline_test.cc checks both.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,30 @@ struct PipelineShape {
   std::int64_t micro_batches = 1;
 };
 
-// A pipeline whose ranks are alike but for its ends, which carry the embedding and the head. Each
-// is one micro-batch, summed over the rank's vp chunks. One rank alone is `first`; two are `first`
-// and `last`.
+// Times of a pipeline whose middle ranks are alike and whose ends carry the embedding and the head.
+// Each is the time of one micro-batch, summed over the rank's vp chunks. A single rank is `first`;
+// two ranks are `first` and `last`.
 struct RankTimes {
   ChunkTimes first;
   ChunkTimes middle;
   ChunkTimes last;
   Seconds hop;  // as PipelineTimes::hop
-  // Mean work of the middle ranks over that of `middle`, where `middle` is the slowest of them.
+  // Mean work of the middle ranks divided by that of `middle`, the slowest of them.
   double middle_mean = 1;
 };
 
-// RankTimes of a pipeline whose ranks all take the same.
+// Returns the RankTimes of a pipeline whose ranks all take the same time.
 constexpr RankTimes equal_ranks(const ChunkTimes& rank, Seconds hop) noexcept {
   return {rank, rank, rank, hop, 1};
 }
 
-// From the first forward to the end of the last backward on any rank: exact for equal ranks, close
-// for uneven ends. REQUIRES: make_schedule would accept the shape.
+// Returns the time from the first forward to the end of the last backward on any rank: exact for
+// equal ranks (for interleaved ones if the hop is short; see pipeline.cc), close for uneven ends.
+// REQUIRES: make_schedule would accept the shape.
 Seconds pipeline_time(const PipelineShape& shape, const RankTimes& times) noexcept;
 
-// Peak number of chunk activations (each 1/vp of a rank's layers) that pipeline rank `rank` holds:
-// peak_activations() of the schedule, without building it.
+// Returns the peak number of chunk activations (each 1/vp of a rank's layers) that pipeline rank
+// `rank` holds. It equals peak_activations() of the schedule, but builds no schedule.
 std::int64_t in_flight(const PipelineShape& shape, std::int64_t rank) noexcept;
 
 }  // namespace copus

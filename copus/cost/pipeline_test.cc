@@ -22,7 +22,8 @@ std::string describe(const PipelineShape& s, const ChunkTimes& c, Seconds hop) {
          " W=" + std::to_string(c.backward_weight.v) + " hop=" + std::to_string(hop.v);
 }
 
-// A backward `backward` times as long as the forward of 1, `weight` of it for the weights.
+// Returns a forward of 1 s and a backward of `backward` s; the share `weight` of the backward is
+// its weight part.
 ChunkTimes chunk_of(double backward, double weight) {
   return {Seconds(1), Seconds(backward * (1 - weight)), Seconds(backward * weight)};
 }
@@ -31,7 +32,7 @@ ChunkTimes scaled(double k, const ChunkTimes& c) {
   return {k * c.forward, k * c.backward_input, k * c.backward_weight};
 }
 
-// Every shape of `kind` with up to `max_pp` ranks.
+// Visits shapes of `kind` with up to `max_pp` ranks.
 template <typename Visit>
 void for_each_shape(ScheduleKind kind, std::int64_t max_pp, Visit visit) {
   for (std::int64_t pp = 1; pp <= max_pp; ++pp) {
@@ -89,14 +90,14 @@ TEST_P(EqualStages, ClosedFormEqualsTheTimeline) {
   });
 }
 
-// All laws but the interleaved one hold for any hop and any split.
+// All closed forms except the interleaved one hold for any hop and any F, I and W.
 TEST_P(EqualStages, ClosedFormHoldsForLongHopsAndOddSplits) {
   for_each_shape(GetParam(), 9, [](const PipelineShape& shape) {
     const Schedule schedule = schedule_of(shape);
     for (const double backward : {0.3, 1.0, 2.0, 5.0}) {
       for (const double weight : {0.0, 0.1, 0.5, 0.9}) {
         for (const double hop : {0.2, 0.8, 1.4, 4.0}) {
-          // Interleaved: exact while a hop is no longer than half of a chunk's work.
+          // Interleaved is exact if a hop is no longer than half of a chunk's work.
           if (shape.kind == ScheduleKind::kInterleaved && hop > (1 + backward) / 2) continue;
           const ChunkTimes chunk = chunk_of(backward, weight);
           const double expected = played(schedule, chunk, Seconds(hop)).v;
@@ -109,8 +110,8 @@ TEST_P(EqualStages, ClosedFormHoldsForLongHopsAndOddSplits) {
   });
 }
 
-// Above that it is a lower bound: for a backward of twice the forward within 1% to two forwards a
-// hop.
+// For longer hops it is a lower bound. If the backward takes at least twice the forward, it is
+// within 1% up to a hop of two forwards.
 TEST(PipelineInterleaved, StaysCloseWhenAHopOutlastsAChunk) {
   for_each_shape(ScheduleKind::kInterleaved, 12, [](const PipelineShape& shape) {
     const Schedule schedule = schedule_of(shape);
@@ -164,11 +165,12 @@ TEST(Pipeline1F1B, PaysForHopsInTheSteadyStateWhereInterleavedDoesNot) {
   EXPECT_NEAR(hops({ScheduleKind::kInterleaved, 4, 2, 64}), 2 * (4 * 2 - 1), 1e-6);
 }
 
-// Only the first and the last chunk differ, each by up to 50%. The bounds are what was measured.
+// Bounds of the relative error if only the first and the last chunk differ, each by up to 50%. They
+// are set by measurement.
 struct Bounds {
   double any = 0;     // for any number of micro-batches
-  double enough = 0;  // for 2*pp and more
-  double mean = 0;    // of all
+  double enough = 0;  // for 2*pp micro-batches and more
+  double mean = 0;    // mean over all cases
 };
 
 class UnevenEnds : public ::testing::TestWithParam<ScheduleKind> {

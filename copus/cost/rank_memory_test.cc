@@ -9,7 +9,7 @@
 namespace copus {
 namespace {
 
-// Llama-3 8B, 4,096 tokens, on nodes of eight H100s.
+// Predicts Llama-3 8B with 4,096 tokens on nodes of eight H100s.
 class RunAhead : public testing::Test {
  protected:
   static constexpr double kSeqLen = 4096;
@@ -21,7 +21,7 @@ class RunAhead : public testing::Test {
     const ClusterSpec cluster = load_cluster(std::to_string(nodes) + "x8xH100-80GB-SXM").value();
     return StepModel(model_, cluster, 4096, 256, options_).predict(plan);
   }
-  // Buffers of one whole activation that the lead keeps on the first rank.
+  // Returns how many buffers of one whole activation the host's lead keeps on the first rank.
   double buffers(const std::string& text, double layers) {
     const Bytes more = of(text, layers).first_memory - of(text, 0).first_memory;
     return more / Bytes(2 * kSeqLen * static_cast<double>(model_.hidden));
@@ -49,7 +49,7 @@ TEST_F(RunAhead, OfAWaitingPipelineIsWhatFillingItLeavesRoomFor) {
   options_.pending_ring_step = microseconds(1e4);  // every layer waits for the host
   const double steady = buffers("tp=8,sp=1,pp=2,dp=2", 20);
   const double deep = buffers("tp=8,sp=1,pp=8,dp=2", 20);
-  EXPECT_EQ(steady, 0);  // half the activations are not there while it fills
+  EXPECT_EQ(steady, 0);  // half of the activations are missing while the pipeline fills
   EXPECT_GT(deep, 20);
   EXPECT_LT(deep, 40);
 }
@@ -70,7 +70,8 @@ TEST_F(RunAhead, IsNoneWhereMessagesStall) {
   EXPECT_GT(buffers("tp=8,sp=1,pp=8", 20), 0);
 }
 
-// What a stall of 100 ms adds to a step of `micro_batches`, in slots of the pipeline.
+// `added` returns the number of stalls of 100 ms per pass, in each of `slots` slots of the
+// pipeline.
 TEST_F(RunAhead, AStallIsPaidToEachNeighbourInEverySlot) {
   const auto added = [&](const char* plan, double slots) {
     options_.hop_congestion = Seconds(0);

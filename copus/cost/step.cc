@@ -8,15 +8,16 @@
 namespace copus {
 namespace {
 
-// A tensor-parallel ring through n nodes fills the network for pipeline messages as a job on this
-// many times n nodes does: nanotron's with tp = 32 stall on 8 nodes as all do on 64.
+// A tensor-parallel ring through n nodes congests the network for pipeline messages as much as a
+// job on kRingLoad * n nodes: nanotron's runs with tp = 32 stall on 8 nodes as all its runs do on
+// 64.
 constexpr std::int64_t kRingLoad = 16;
 
-// Of one micro-batch, forward and backward.
+// Returns the time of one micro-batch, forward and backward.
 Seconds piece_time(const PieceCost& piece) { return (piece.forward + piece.backward()).total(); }
 
-// Time of `transfer` that remains visible when `window` of computation runs beside it and the rank
-// would have waited `slack` anyway.
+// Returns the part of `transfer` that is not hidden if `window` of computation runs beside it and
+// the rank waits for `slack` anyway.
 Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hidden,
                 double contention) {
   const Seconds hidden = min(transfer * (1 - never_hidden), window);
@@ -25,7 +26,7 @@ Seconds exposed(Seconds transfer, Seconds window, Seconds slack, double never_hi
 
 }  // namespace
 
-// One micro-batch on one pipeline rank, all its chunks.
+// The work of one micro-batch on one pipeline rank, in all its chunks.
 struct StepModel::RankWork {
   PieceCost cost;
   Seconds forward() const { return cost.forward.total(); }
@@ -34,8 +35,8 @@ struct StepModel::RankWork {
   Seconds total() const { return forward() + backward_input() + backward_weight(); }
 };
 
-// A pipeline rank that is looked at: all of them in a timeline, those that stand for all in the
-// closed form.
+// A pipeline rank that the estimate considers: predict() considers every rank, closed_form() only
+// those that stand for all.
 struct StepModel::Stage {
   RankPieces pieces;
   RankWork work;
@@ -43,7 +44,7 @@ struct StepModel::Stage {
   Seconds slack;  // from the end of its last backward pass to the end of the pipeline
 };
 
-// What follows the pipeline on one rank.
+// The times that follow the pipeline on one rank.
 struct StepModel::Finish {
   Seconds dp;
   Seconds optimizer;
@@ -61,8 +62,8 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
       memory_rate_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
       weight_bytes_(element_bytes(options)),
       grad_bytes_(gradient_bytes(options)) {
-  // Norms and routers are whole on every tensor-parallel rank; so are MLA's low-rank projections
-  // into the latent space.
+  // Every tensor-parallel rank holds norms, routers and MLA's low-rank projections into the latent
+  // space whole.
   const double whole_latent =
       model.mla.enabled ? real(model.hidden) * real(model.mla.q_lora_rank + model.mla.kv_lora_rank +
                                                     model.mla.qk_rope_head_dim)
@@ -81,7 +82,7 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
       model.positions == Positions::kLearned ? real(model.max_positions * model.hidden) : 0;
   embedding_split_ = real(model.embedding_params()) - positions;
   embedding_whole_ = positions;
-  // Tied: the last stage keeps its own copy of the matrix when the pipeline has more than one.
+  // If the embedding is tied, the last of several stages has its own copy of the matrix.
   head_split_ = real(model.vocab) * real(model.hidden);
   head_whole_ = real(model.norm_params());
 }
@@ -100,7 +101,7 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
 RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) const noexcept {
   const double tp = real(plan.tp);
   RankParams params;
-  // Key-value heads are replicated when there are fewer than ranks.
+  // Key-value heads are replicated if there are fewer heads than tensor-parallel ranks.
   const double kv_tp = std::min(tp, real(model_.kv_heads));
   params.dense =
       (p.dense_layers + p.moe_layers) * (attention_split_ / tp + kv_split_ / kv_tp + layer_whole_) +
@@ -113,8 +114,8 @@ RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) cons
 }
 
 StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p) const noexcept {
-  // What messages cost: posting one, the share of its transfer that computation beside it feels,
-  // what the network holds it up, and what layers take longer while it is pending.
+  // A message costs its posting, the share of its transfer that slows the computation beside it,
+  // the delay in a congested network, and the extra time of layers while it is pending.
   Seconds forward = (options_.hop_overhead +
                      collectives_.time_at_link_rate(costs.message) * options_.overlap_contention) *
                     p.messages;
@@ -196,8 +197,8 @@ Seconds StepModel::embedding_sync(const ParallelPlan& plan) const noexcept {
                            Bytes(grad_bytes_ * embedding_split_ / real(plan.tp)));
 }
 
-// Gradient reduction, weight gathering and the optimizer of one rank, after (or under) its share of
-// the pipeline.
+// Returns the time of one rank's gradient reduction, weight gathering and optimizer. The first two
+// may run under its share of the pipeline.
 StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage) const noexcept {
   const RankWork& rank = stage.work;
   const Seconds slack = stage.slack;
@@ -206,7 +207,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
   const GroupPlace group = place_group(replicas, plan.tp, cluster_.gpus_per_node);
   const GroupPlace expert_group =
       place_group(replicas / plan.ep, plan.tp * plan.ep, cluster_.gpus_per_node);
-  // All of the rank's parameters, in `parts` collectives.
+  // Time to transfer all of the rank's parameters in `parts` collectives.
   auto transfer = [&](Collective op, double bytes_each, double parts = 1) {
     return parts * (collectives_.time(op, group, Bytes(bytes_each * p.dense / parts)) +
                     collectives_.time(op, expert_group, Bytes(bytes_each * p.expert / parts)));
@@ -226,8 +227,8 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
       f.dp = exposed(transfer(Collective::kAllReduce, grad_bytes_), backward_window, slack, tail,
                      contention);
     } else if (plan.zero <= 2) {
-      // Stage 1 reduces once a step; stage 2 keeps only its shard, so it reduces with every
-      // micro-batch.
+      // Stage 1 reduces once per step. Stage 2 keeps only its shard of the gradients, so it reduces
+      // with every micro-batch.
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
       const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
       f.dp =
@@ -235,7 +236,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
           exposed(gather, forward_window, slack, tail, contention);
     } else {
       // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its
-      // gradients: each layer a collective of its own. Weights are always fetched ahead.
+      // gradients, with one collective per layer. It always gathers weights ahead of their use.
       const double layers = std::max(1.0, stage.pieces.dense_layers + stage.pieces.moe_layers);
       const Seconds gather = transfer(Collective::kAllGather, weight_bytes_, layers);
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, layers);
@@ -246,8 +247,9 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
                   exposed(scatter, left_over, Seconds(0), std::max(tail, 1 / layers), contention));
     }
   }
-  // Adam: gradient read (again for the norm), three FP32 states read and written, weights written.
-  // Every gradient is cleared, under stages 2 and 3 too, where it is written layer by layer.
+  // Adam reads the gradient (twice, because of the norm), reads and writes three FP32 states, and
+  // writes the weight. The rank clears every gradient, also at stages 2 and 3, where the backward
+  // pass writes it layer by layer.
   const double shard =
       plan.zero >= 1 ? p.dense / real(replicas) + p.expert / real(replicas / plan.ep) : p.total();
   const double touched = shard * (2 * grad_bytes_ + 2 * optimizer_bytes(options_) + weight_bytes_) +
@@ -266,7 +268,7 @@ StepBreakdown StepModel::breakdown(const RankWork& rank, Seconds pipeline,
   b.tp = (work.tp + rank.cost.recompute.tp) * m;
   b.cp = (work.cp + rank.cost.recompute.cp) * m;
   b.ep = (work.ep + rank.cost.recompute.ep) * m;
-  // Rounding may leave a single stage a hair below zero.
+  // With a single stage, rounding may make this slightly negative.
   b.pipeline = max(pipeline - (rank.total() - work.pp) * m, Seconds(0));
   b.overhead = options_.step_overhead;
   return b;
@@ -291,8 +293,8 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
     }
     return p;
   }
-  // Thinner chunks are those from `thin` to the one before the last; how many of them are this
-  // rank's.
+  // The thinner chunks are `thin` to chunks - 2. `upto` counts this rank's chunks up to `chunk`, so
+  // the difference of two counts is the number of this rank's thinner chunks.
   auto upto = [&](std::int64_t chunk) { return chunk < rank ? 0 : (chunk - rank) / plan.pp + 1; };
   const std::int64_t thin = chunks - 1 - split.thinner;
   std::int64_t layers = plan.vp * split.middle - (upto(chunks - 2) - upto(thin - 1));
@@ -370,8 +372,8 @@ MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& co
                   costs.activations.working;
   if (pieces.embedding) m.activations += held * costs.activations.embedding;
   if (pieces.head) {
-    // GPipe keeps the logits of every micro-batch, ZB-H1 their gradients (a third of what the loss
-    // held) until the weight part.
+    // GPipe keeps the logits of every micro-batch. ZB-H1 keeps their gradients (a third of the
+    // bytes that the loss needs) until the weight part.
     const double kept = plan.schedule == ScheduleKind::kGPipe ? chunks_in_flight
                         : plan.schedule == ScheduleKind::kZeroBubble
                             ? 1 + (chunks_in_flight - 1) / 3
@@ -383,9 +385,11 @@ MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& co
   return m;
 }
 
-// What is gathered for layers that the host has issued and the GPU has not reached, over `need`. A
-// rank that waits for pipeline messages is ahead only while the pipeline fills, when its
-// activations are not all there yet. Nothing runs out of memory by it: the allocator waits.
+// Returns the memory, in addition to `need`, of buffers that are gathered for layers which the host
+// has issued and the GPU has not reached. If waiting for pipeline messages makes the layers
+// host-bound, the host leads only while the pipeline fills, when the rank does not hold all its
+// activations yet. The allocator waits for the GPU instead of failing, so the buffers take at most
+// the free memory.
 Bytes StepModel::run_ahead(const ParallelPlan& plan, const ShapeCosts& costs,
                            const RankPieces& pieces, double held,
                            const MemoryBreakdown& need) const noexcept {
@@ -406,7 +410,7 @@ Bytes StepModel::run_ahead(const ParallelPlan& plan, const ShapeCosts& costs,
   return max(Bytes(0), min(extra, budget() - need.total()));
 }
 
-// The first of those whose work takes longest.
+// Returns the stage whose work takes longest; of several, the first.
 const StepModel::Stage& StepModel::slowest_of(std::span<const Stage> stages) noexcept {
   const Stage* slowest = &stages.front();
   for (const Stage& stage : stages.subspan(1)) {
@@ -415,8 +419,9 @@ const StepModel::Stage& StepModel::slowest_of(std::span<const Stage> stages) noe
   return *slowest;
 }
 
-// The whole step, of a pipeline that takes `pipeline` and whose slowest rank is `slowest`: what
-// follows it, and the memory of the rank that needs most.
+// Returns the estimate of the whole step. Its pipeline takes `pipeline`, with `slowest` as the
+// slowest rank. Adds the times that follow the pipeline, and the memory of the rank that needs
+// most.
 StepEstimate StepModel::conclude(const ParallelPlan& plan, const ShapeCosts& costs,
                                  std::span<const Stage> stages, const Stage& slowest,
                                  Seconds pipeline) const noexcept {
@@ -453,8 +458,8 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   const std::int64_t m = plan.micro_batches(global_batch_);
   const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
   const Seconds hop = hop_time(plan, costs);
-  // First, a middle and the last rank stand for all: the ends carry embedding and head, the others
-  // are alike.
+  // The first, a middle and the last rank stand for all: the ends carry embedding and head, the
+  // others are alike.
   std::array<Stage, 3> stages;
   std::size_t count = 0;
   auto add_stage = [&](const RankPieces& p, std::int64_t rank) {
@@ -462,8 +467,8 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
   };
   add_stage(pieces_of_rank(plan, costs, split, 0), 0);
   if (plan.pp > 2) {
-    // Leading dense layers make the first ranks of an MoE light; the first rank behind them stands
-    // for the middle.
+    // The leading dense layers of an MoE make its first ranks fast. The first rank after them
+    // stands for the middle.
     std::int64_t rank = 1;
     if (model_.is_moe() && model_.moe.first_dense_layers > split.first && split.middle > 0) {
       rank += (model_.moe.first_dense_layers - split.first + split.middle - 1) / split.middle;
@@ -524,8 +529,7 @@ StepEstimate StepModel::predict(const ParallelPlan& plan, std::int64_t max_actio
   StepTimeline step = play(plan, cap);
   Seconds pipeline = step.timeline.total;
   if (m > cap) {
-    // The end of the last micro-batch moves by one period per micro-batch once the pipeline is
-    // full.
+    // Once the pipeline is full, each further micro-batch moves the end by one period.
     const Seconds shorter = play(plan, cap / 2 / plan.pp * plan.pp).timeline.total;
     const double period_count = real(cap - cap / 2 / plan.pp * plan.pp);
     pipeline += (step.timeline.total - shorter) * (real(m - cap) / period_count);

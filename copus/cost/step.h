@@ -1,10 +1,9 @@
-// StepModel: one training step predicted, from compute, collectives, memory and the pipeline.
+// StepModel: predicts one training step from compute, collectives, memory and the pipeline.
 //
-// Two ways to the same number: closed_form() for the search (no allocation, well under a
-// microsecond) and predict(), which plays the schedule out. They agree on equal stages
-// (step_test.cc holds them to 0.1%).
+// closed_form() is for the search (no allocation, well under a microsecond); predict() plays the
+// schedule action by action. On equal stages both give the same time (step_test.cc allows 0.1%).
 //
-// Thread-safe once built: all methods are const. Keeps references to the specs that it was built
+// Thread-safe once built: all methods are const. It keeps references to the specs that it was built
 // from.
 #pragma once
 
@@ -31,15 +30,15 @@ struct StepEstimate {
   Bytes first_memory;            // of pipeline rank 0, which many logs show
 };
 
-// What depends on (tp, cp, ep, micro_batch, sp, recompute) alone, computed once for all plans that
-// share them.
+// Costs that depend only on tp, cp, ep, micro_batch, sp and recompute. The search computes them
+// once for all plans that share these.
 struct ShapeCosts {
   LayerCosts time;
   ActivationBytes activations;
   Bytes message;  // activation that one rank passes to the next stage
 };
 
-// A played-out step: what the trace draws and the traffic pattern is read from.
+// A played step. The trace and the traffic pattern are made from it.
 struct StepTimeline {
   Schedule schedule;
   PipelineTimes times;
@@ -54,39 +53,40 @@ class StepModel {
 
   ShapeCosts shape_costs(const ParallelPlan& plan) const noexcept;
 
-  // The split over pp*vp chunks that balances the pipeline under these costs.
+  // Returns the split over pp*vp chunks that balances the pipeline under these costs.
   StageSplit balanced(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
 
-  // The split over `chunks` that the engine makes where a plan has none.
+  // Returns the split over `chunks` that the engine makes if a plan has none.
   StageSplit unsplit(std::int64_t chunks) const noexcept;
 
-  // Whether the engine can run the plan; the error names the field, its value and what would be
+  // Checks that the engine can run the plan; the error names the field, its value and what would be
   // right.
   Result<void> validate(const ParallelPlan& plan) const;
 
-  // REQUIRES: the plan is valid but for stage_layers, which `split` (over pp*vp chunks) replaces.
+  // REQUIRES: the plan is valid except for stage_layers, which `split` (over pp*vp chunks)
+  // replaces.
   StepEstimate closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
                            const StageSplit& split) const noexcept;
 
-  // Beyond so many actions a timeline is not played to its end: the steady state repeats, so two
-  // shorter runs tell the rest.
+  // A timeline of more actions is not played to its end. The steady state repeats, so predict()
+  // extends it by the difference of two shorter timelines.
   static constexpr std::int64_t kMaxActions = 150'000;
 
-  // REQUIRES: validate() passed, but for stages without a layer.
+  // REQUIRES: validate() passed, except that stages may be without a layer.
   StepEstimate predict(const ParallelPlan& plan, std::int64_t max_actions = kMaxActions) const;
 
-  // At most `max_micro_batches` are played (0: all).
+  // Plays the plan's schedule for at most `max_micro_batches` (0: all).
   StepTimeline play(const ParallelPlan& plan, std::int64_t max_micro_batches = 0) const;
 
-  // From the end of a pass to its message's arrival at the next stage.
+  // Time from the end of a pass to its message's arrival at the next stage.
   Seconds message_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
 
   double tokens_per_s_per_gpu(Seconds step) const;
-  // Model FLOPs utilisation: 3x the forward operations without recompute, over dense peak (the
-  // sparse peak is never used).
+  // Model FLOPs utilisation: 3x the forward operations (recompute does not count) over the dense
+  // peak, never the sparse one.
   double mfu(Seconds step) const;
   Bytes capacity() const { return cluster_.gpu.memory; }
-  // What a search may fill of it.
+  // The part of capacity() that a search may fill.
   Bytes budget() const { return capacity() * (1 - options_.memory_margin); }
 
   const ModelSpec& model() const { return model_; }
@@ -96,33 +96,34 @@ class StepModel {
   std::int64_t seq_len() const { return seq_len_; }
   std::int64_t global_batch() const { return global_batch_; }
 
-  // Bytes of one gradient buffer and parameters on a pipeline rank, for the traffic matrix.
+  // The pieces of the model that a pipeline rank or a chunk holds, and its pipeline messages.
   struct RankPieces {
     double dense_layers = 0, moe_layers = 0;
     double messages = 0;  // chunks that exchange with a neighbour
     bool embedding = false, head = false;
-    bool pending = false;   // its pipeline messages go over the network
-    double congestion = 0;  // what they meet there, of what a job on 64 nodes does
-    double neighbours = 0;  // that the pipeline's busiest rank exchanges them with
+    bool pending = false;   // the pipeline's messages go over the network
+    double congestion = 0;  // of that network, as a share of the congestion at 64 nodes
+    double neighbours = 0;  // number of neighbours of the pipeline's busiest rank
   };
+  // Returns the number of parameters in these pieces on one GPU.
   RankParams params(const ParallelPlan& plan, const RankPieces& pieces) const noexcept;
-  // What pipeline rank `rank` holds.
+  // Returns the pieces of pipeline rank `rank`.
   RankPieces pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
                             std::int64_t rank) const;
-  // What model chunk `chunk` is.
+  // Returns the pieces of model chunk `chunk`.
   RankPieces pieces_of_chunk(const ParallelPlan& plan, const ShapeCosts& costs,
                              std::int64_t chunk) const;
 
  private:
   struct RankWork;  // one micro-batch on one pipeline rank
-  struct Stage;     // a pipeline rank that is looked at
+  struct Stage;     // a pipeline rank that the estimate considers
   RankWork work(const ShapeCosts& costs, const RankPieces& pieces) const noexcept;
   RankPieces pieces_of_rank(const ParallelPlan& plan, const ShapeCosts& costs,
                             const StageSplit& split, std::int64_t rank) const noexcept;
   LayerShare layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,
                             std::int64_t chunk) const noexcept;
   static const Stage& slowest_of(std::span<const Stage> stages) noexcept;
-  struct Finish;  // what follows the pipeline on one rank
+  struct Finish;  // the times that follow the pipeline on one rank
   Finish finish(const ParallelPlan& plan, const Stage& stage) const noexcept;
   StepEstimate conclude(const ParallelPlan& plan, const ShapeCosts& costs,
                         std::span<const Stage> stages, const Stage& slowest,
@@ -130,7 +131,7 @@ class StepModel {
   Seconds straggling(Seconds step) const noexcept;
   bool crosses_nodes(const ParallelPlan& plan) const noexcept;
   double message_congestion(const ParallelPlan& plan) const noexcept;
-  // What of message_time() the next stage waits for.
+  // Returns the part of message_time() for which the next stage waits.
   Seconds hop_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
   Seconds embedding_sync(const ParallelPlan& plan) const noexcept;
   MemoryBreakdown memory(const ParallelPlan& plan, const ShapeCosts& costs,
@@ -149,7 +150,7 @@ class StepModel {
   BytesPerSec memory_rate_;
   double weight_bytes_, grad_bytes_;
 
-  // Parameters by how they are sharded: over tp, and not at all.
+  // Numbers of parameters: _split ones are divided by tp, _whole ones are not.
   double attention_split_ = 0, kv_split_ = 0, layer_whole_ = 0, mlp_split_ = 0, expert_split_ = 0,
          moe_dense_split_ = 0, moe_whole_ = 0, embedding_split_ = 0, embedding_whole_ = 0,
          head_split_ = 0, head_whole_ = 0;

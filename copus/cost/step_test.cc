@@ -21,8 +21,8 @@ ParallelPlan plan_of(const std::string& text) {
   return parse_plan_text(text, "--plan").value().plan;
 }
 
-// Layers so many and a vocabulary so small that embedding and head are lost among them: the stages
-// are equal to a few parts in ten thousand.
+// The model has so many layers and so small a vocabulary that embedding and head take next to no
+// time: the stages are equal to a few parts in ten thousand.
 ModelSpec uniform_model(std::int64_t layers, bool moe) {
   ModelSpec model;
   model.layers = layers;
@@ -46,7 +46,7 @@ StepEstimate closed_form(const StepModel& step, const ParallelPlan& plan) {
 
 double relative(Seconds a, Seconds b) { return std::abs(a / b - 1); }
 
-// A plan of `gpus` GPUs at random, uniform stages, valid for the model.
+// A random job with a valid plan of uniform stages.
 struct Draw {
   ModelSpec model;
   ParallelPlan plan;
@@ -81,8 +81,8 @@ Draw draw_uniform(std::mt19937& random) {
   draw.model = uniform_model(p.pp * p.vp * pick({40, 64}), moe);
   draw.global_batch = p.dp * p.micro_batch * micro_batches;
   const std::string gpu = pick({0, 1}) == 0 ? "H100-80GB-SXM" : "A100-80GB-SXM";
-  // Tensor parallelism stays inside the node: over a slow network the all-reduce of the embedding
-  // alone would make the first stage longer than the others.
+  // Tensor parallelism stays inside the node. Over a slow network the embedding's all-reduce would
+  // make the first stage longer than the others.
   const std::int64_t per_node = p.tp * (p.cp * p.dp * p.pp % 2 == 0 ? pick({1, 2}) : 1);
   draw.cluster = cluster_named(std::to_string(p.gpus() / per_node) + "x" +
                                std::to_string(per_node) + "x" + gpu);
@@ -139,7 +139,8 @@ constexpr RealCase kRealCases[] = {
     {"gpt2-xl", "8x8xV100-16GB-SXM", 1024, "pp=8,micro_batch=4"},
 };
 
-// The ends carry embedding and head: the closed form is an approximation, here is how good.
+// The ends carry embedding and head, so the closed form is an approximation. This test bounds its
+// error.
 TEST(Step, ClosedFormIsCloseOnRealModels) {
   double worst = 0, sum = 0;
   for (const RealCase& c : kRealCases) {
@@ -166,8 +167,8 @@ TEST(Step, ClosedFormIsCloseOnRealModels) {
   EXPECT_LT(sum / std::size(kRealCases), 0.002);
 }
 
-// Stages of different depth: what the search compares when layers do not divide. It keeps a few
-// candidates and plays them out, so the closed form has to be near, not exact.
+// If chunks do not divide the layers, the search compares stages of different depth. It plays the
+// few best candidates, so the closed form must be near, not exact.
 TEST(Step, ClosedFormIsNearOnUnevenSplits) {
   double sum = 0, worst = 0;
   int plans = 0;
@@ -208,7 +209,7 @@ TEST(Step, ClosedFormIsNearOnUnevenSplits) {
   EXPECT_LT(sum / plans, 0.03);
 }
 
-// DeepSeek-V3's three leading dense layers make the first ranks unlike the rest.
+// DeepSeek-V3's three leading dense layers make the first ranks different from the rest.
 TEST(Step, ClosedFormSeesTheRankThatNeedsMostMemory) {
   const ModelSpec model = load_model("deepseek-v3").value();
   for (const std::int64_t pp : {4, 8, 12, 16, 32}) {
@@ -271,7 +272,7 @@ TEST(Step, BreakdownNamesWhatThePlanDoes) {
 }
 
 TEST(Step, HugeStepsAreExtrapolatedExactly) {
-  // Far more micro-batches than are played out, against playing them all.
+  // Compares an estimate that plays only a few of many micro-batches with playing them all.
   const ModelSpec model = load_model("llama-3-8b").value();
   for (const char* text : {"pp=8", "pp=8,vp=4", "pp=8,schedule=zero_bubble", "pp=4,tp=2",
                            "pp=8,schedule=gpipe", "pp=1,dp=8"}) {
@@ -286,7 +287,8 @@ TEST(Step, HugeStepsAreExtrapolatedExactly) {
 }
 
 TEST(Step, LongPipelinesAndHugeBatchesAgreeWithTheLaw) {
-  // 64 stages and a million micro-batches: the bubble vanishes, each takes the same again.
+  // With 64 stages and a million micro-batches the bubble vanishes: twice the batch takes twice as
+  // long.
   const ModelSpec model = uniform_model(512, false);
   const ClusterSpec cluster = cluster_named("64x1xH100-80GB-SXM");
   const ParallelPlan plan = plan_of("pp=64");

@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-// Ends that are not known yet.
+// Marks an end that is not known yet.
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 Seconds duration(ActionKind kind, const ChunkTimes& times) {
@@ -27,8 +27,8 @@ Seconds duration(ActionKind kind, const ChunkTimes& times) {
   return Seconds(0);
 }
 
-// Plays the schedule: each rank advances until what it needs next is not there; the rank that makes
-// it wakes it. Every wake-up is paid for by one finished action, hence O(actions).
+// Plays the schedule. Each rank advances until the input of its next action is missing; the rank
+// that produces this input wakes it. A finished action wakes at most one rank, hence O(actions).
 class Player {
  public:
   Player(const Schedule& schedule, const PipelineTimes& times)
@@ -70,7 +70,8 @@ class Player {
     return static_cast<std::size_t>(chunk) * micro_batches_ + static_cast<std::size_t>(micro_batch);
   }
 
-  // When what `action` needs from other actions has arrived; kUnknown while it has not been made.
+  // Returns when the input of `action` from other ranks arrives; kUnknown if it is not produced
+  // yet.
   Seconds arrival(const Action& action) const {
     const std::int32_t last = schedule_.chunks() - 1;
     switch (action.kind) {
@@ -79,7 +80,7 @@ class Player {
         return forward_end_[cell(action.chunk - 1, action.micro_batch)] + hop_;
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput:
-        // Its own forward is earlier on this rank, so only the gradient is waited for.
+        // The action's own forward is earlier on this rank, so only the gradient can be missing.
         if (action.chunk == last) return Seconds(0);
         return backward_end_[cell(action.chunk + 1, action.micro_batch)] + hop_;
       case ActionKind::kBackwardWeight:

@@ -1,7 +1,7 @@
-// Timeline: a schedule played out in time, action by action. Exact for uneven stages; `predict` and
-// the trace use it.
+// Timeline: a schedule played action by action. It is exact for uneven stages; `predict` and the
+// trace use it.
 //
-// Seconds from the start of the step's pipeline. Pure functions; thread-safe.
+// Times are seconds from the start of the step's pipeline. Pure functions; thread-safe.
 #pragma once
 
 #include <vector>
@@ -22,8 +22,8 @@ struct ChunkTimes {
 
 struct PipelineTimes {
   std::vector<ChunkTimes> chunks;  // in model order, pp*vp entries
-  // Delay of one activation or gradient message between two different pipeline ranks. Pure latency
-  // on the edge: neither rank is kept busy by it. Edges within one rank cost nothing.
+  // Delay of one activation or gradient message between two different pipeline ranks. It keeps
+  // neither rank busy. Messages within one rank take no time.
   Seconds hop;
 };
 
@@ -35,15 +35,15 @@ struct TimedAction {
 
 struct Timeline {
   std::vector<std::vector<TimedAction>> ranks;  // as Schedule::ranks, in order
-  Seconds total;                                // end of the last action of all
+  Seconds total;                                // end of the last action on any rank
   std::vector<Seconds>
       last_backward_end;      // per rank: when its gradients are complete, weight parts included
   std::vector<Seconds> busy;  // per rank: sum of its actions' durations
 };
 
-// An action starts when its rank is free and what it needs has arrived (producer's end, plus the
-// hop if that was another rank). O(actions). REQUIRES: check_schedule(schedule) passes;
-// times.chunks has schedule.chunks() entries.
+// Plays the schedule. An action starts when its rank is free and its input has arrived: at the end
+// of the action that produces it, plus the hop if that is on another rank. O(actions).
+// REQUIRES: check_schedule(schedule) passes; times.chunks has schedule.chunks() entries.
 Timeline run_timeline(const Schedule& schedule, const PipelineTimes& times);
 
 }  // namespace copus

@@ -18,7 +18,7 @@ PipelineTimes equal_chunks(const Schedule& s, ChunkTimes chunk, Seconds hop) {
   return {std::vector<ChunkTimes>(static_cast<std::size_t>(s.chunks()), chunk), hop};
 }
 
-// No two chunks alike.
+// Neighbouring chunks take different times.
 PipelineTimes uneven_chunks(const Schedule& s, Seconds hop) {
   PipelineTimes times;
   for (std::int32_t i = 0; i < s.chunks(); ++i) {
@@ -138,7 +138,7 @@ TEST(Timeline, SplittingTheBackwardShortensThePipeline) {
   const Schedule split = make(ScheduleKind::kZeroBubble, 8, 1, 32);
   const Seconds with = run_timeline(split, equal_chunks(split, chunk, Seconds(0))).total;
   const Seconds without = run_timeline(fused, equal_chunks(fused, chunk, Seconds(0))).total;
-  // Bubbles (p-1)(F+I-W) and (p-1)(F+B): a third.
+  // The bubbles are (p-1)(F+I-W) and (p-1)(F+B); the first is a third of the second.
   EXPECT_NEAR(with.v - 96, (without.v - 96) / 3, 1e-9);
 }
 

@@ -10,7 +10,7 @@ Seconds total(const ModelWork& work) noexcept {
          work.head;
 }
 
-// Layers that are done when `done` of the work is, embedding first.
+// Returns the layers within the first `done` of the work, which begins with the embedding.
 LayerShare layers_after(const ModelWork& work, Seconds done) noexcept {
   done -= work.embedding;
   LayerShare layers;

@@ -1,4 +1,4 @@
-// A model cut into pipeline chunks of equal work, inside layers too: an idealisation of engines
+// Cuts a model into pipeline chunks of equal work, also inside layers: an idealisation of engines
 // that cut graphs of operators (Alpa's clusters, arXiv 2201.12023; docs/cost-model.md).
 //
 // Pure functions; thread-safe.
@@ -10,7 +10,7 @@
 
 namespace copus {
 
-// A model's work in its order: embedding, dense layers, layers with experts, head and loss.
+// A model's work in model order: embedding, dense layers, layers with experts, head and loss.
 struct ModelWork {
   Seconds embedding;
   double dense_layers = 0;
@@ -25,8 +25,9 @@ struct LayerShare {
   double moe_layers = 0;
 };
 
-// What chunk `index` of `chunks` holds of the layers. The embedding and the head are whole, on the
-// first and the last: one that is more than its share is alone there. O(1).
+// Returns the layers, and parts of layers, of chunk `index` of `chunks`. The embedding is always
+// whole in the first chunk, the head in the last one. If one of them is longer than its share, its
+// chunk has no layers. O(1).
 LayerShare cut_by_work(const ModelWork& work, std::int64_t chunks, std::int64_t index) noexcept;
 
 }  // namespace copus

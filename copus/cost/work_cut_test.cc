@@ -81,12 +81,13 @@ TEST(WorkCut, AnEndThatIsMoreThanItsShareIsAlone) {
   EXPECT_EQ(layers(Seconds(0), Seconds(20)), (std::vector<double>{4, 4, 4, 0}));
   EXPECT_EQ(layers(Seconds(20), Seconds(0)), (std::vector<double>{0, 4, 4, 4}));
   EXPECT_EQ(layers(Seconds(20), Seconds(30)), (std::vector<double>{0, 6, 6, 0}));
-  // A head below the share of all, and above it once the embedding is alone.
+  // The head is below an equal share of all work, but above the share that is left when the
+  // embedding has its own chunk.
   EXPECT_EQ(layers(Seconds(20), Seconds(7)), (std::vector<double>{0, 6, 6, 0}));
 }
 
 TEST(WorkCut, LeadingDenseLayersAreInTheFirstChunks) {
-  // Work of 2 dense layers at 1 and 4 with experts at 2: 10, over two 5 each.
+  // 2 dense layers of 1 s and 4 with experts of 2 s take 10 s, so each of two chunks takes 5 s.
   const ModelWork model{Seconds(0), 2, Seconds(1), 4, Seconds(2), Seconds(0)};
   const LayerShare first = cut_by_work(model, 2, 0), second = cut_by_work(model, 2, 1);
   EXPECT_DOUBLE_EQ(first.dense_layers, 2);
@@ -95,7 +96,7 @@ TEST(WorkCut, LeadingDenseLayersAreInTheFirstChunks) {
   EXPECT_DOUBLE_EQ(second.moe_layers, 2.5);
 }
 
-// A job whose stages an engine cuts by work, or between layers.
+// A job whose stages the engine cuts by work or between layers.
 struct CutJob {
   ModelSpec model;
   ClusterSpec cluster;
@@ -119,7 +120,7 @@ struct CutJob {
   }
 };
 
-// Vocabularies of 128,000 and more make last stages that are far from equal between layers.
+// With vocabularies of 128,000 and more the last stage is far from equal if cut between layers.
 TEST(StageCut, ByWorkStagesAreEqualSoThatClosedFormAndTimelineAgree) {
   for (const char* name : {"llama-3.2-3b", "llama-3-8b", "qwen-2.5-7b", "mixtral-8x7b"}) {
     for (const char* plan : {"pp=4,dp=8", "pp=2,dp=16,zero=1", "pp=4,dp=2,tp=4,sp=1,zero=1",
@@ -133,7 +134,7 @@ TEST(StageCut, ByWorkStagesAreEqualSoThatClosedFormAndTimelineAgree) {
 
 TEST(StageCut, ByWorkThePipelineTakesFillAndSteadyStateOfTheMeanStage) {
   CutJob job("llama-3.2-3b", "1x8xA100-80GB-SXM", 64, "pp=4,dp=2", StageCut::kWork);
-  job.options.pp_overlap = 1;  // so that no message is between them
+  job.options.pp_overlap = 1;  // messages between stages cost nothing
   const StepModel step = job.step();
   const ShapeCosts costs = step.shape_costs(job.plan);
   const auto time = [](const PieceCost& p) { return (p.forward + p.backward()).total(); };
@@ -141,7 +142,7 @@ TEST(StageCut, ByWorkThePipelineTakesFillAndSteadyStateOfTheMeanStage) {
                         time(costs.time.embedding) + time(costs.time.head);
   const double m = real(job.plan.micro_batches(job.global_batch));
   const StepBreakdown b = step.predict(job.plan).breakdown;
-  // A stage's mix of layers and head is not the same share of forward and backward as the next's.
+  // Stages differ in the ratio of forward to backward, because the head's differs from a layer's.
   EXPECT_NEAR((b.compute + b.pipeline) / (whole / 4 * (m + 3)), 1, 0.01);
 }
 
@@ -181,7 +182,7 @@ TEST(StageCut, ByWorkNoParameterIsLost) {
   }
 }
 
-// DeepSeek-V3's 61 layers, three of them dense, divide by no pipeline.
+// No number of stages divides DeepSeek-V3's 61 layers. Three of them are dense.
 TEST(StageCut, ByWorkTheClosedFormSeesTheRankThatNeedsMostMemory) {
   for (const char* plan : {"pp=4,dp=8,ep=8", "pp=8,dp=4,ep=4", "pp=16,dp=2,ep=2",
                            "pp=4,vp=2,dp=8,ep=8", "pp=4,vp=4,dp=8,ep=8", "pp=8,vp=4,dp=4,ep=4"}) {
