@@ -1,7 +1,8 @@
-// The layouts that Alpa (OSDI 2022, arXiv 2201.12023) published for GPT models on AWS p3.16xlarge:
-// the solutions in its repository, benchmark/alpa/suite_auto_gpt.py. Eight V100-16GB per node, 25
-// Gb/s between nodes, batch 1024, sequences of 1024, fp16, every layer rematerialised. 2.6B on 8
-// GPUs has stages of different width, which is not one plan.
+// Compares the search with the layouts that Alpa (OSDI 2022, arXiv 2201.12023) published for GPT
+// models on AWS p3.16xlarge: the solutions in its repository, benchmark/alpa/suite_auto_gpt.py. The
+// nodes have eight V100-16GB each and 25 Gb/s between them. The batch is 1024 sequences of 1024
+// tokens, in fp16, with every layer rematerialised. The solution for 2.6B on 8 GPUs has stages of
+// different width, which a single plan cannot express.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ struct AlpaCase {
   const char* name;
   int hidden, layers, heads, gpus;
   std::string layout;          // of Alpa's solution
-  std::int64_t micro_batches;  // the same
+  std::int64_t micro_batches;  // of Alpa's solution
 };
 
 const AlpaCase k350M{"350M", 1024, 24, 16, 1, "dp1.tp1.pp1", 512};
@@ -58,7 +59,7 @@ std::string layout_of(const RankedPlan& one) {
   return fmt::format("dp{}.tp{}.pp{}", one.plan.dp, one.plan.tp, one.plan.pp);
 }
 
-// Best first.
+// Returns the plans that a search finds, best first.
 std::vector<RankedPlan> find(const AlpaCase& c, const ClusterSpec& cluster, const char* pins,
                              CostOptions options = {}, std::int64_t micro_batches = 0) {
   const ModelSpec model = gpt(c);
@@ -75,7 +76,7 @@ std::string best_layout(const std::vector<RankedPlan>& found) {
   return found.empty() ? "nothing fits" : layout_of(found.front());
 }
 
-// Every layer rematerialised, optimizer state not sharded.
+// Searches only plans that rematerialise every layer and do not shard the optimizer state.
 class AlpaRestricted : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaRestricted, ::testing::Values(k350M, k760M, k1_3B, k6_7B, k39B));
 constexpr const char* kUnsharded = "zero=0,recompute=full,cp=1,vp=1";
@@ -85,7 +86,8 @@ TEST_P(AlpaRestricted, SearchFindsTheSameLayout) {
   EXPECT_EQ(best_layout(find(c, p3(c.gpus), kUnsharded)), c.layout);
 }
 
-// The V100's utilisation is known by analogy alone, so the layouts must not hinge on it.
+// The V100's efficiencies are only known by analogy with other GPUs, so the layouts must not hinge
+// on them.
 TEST_P(AlpaRestricted, LayoutDoesNotHingeOnHowWellProductsRun) {
   const AlpaCase& c = GetParam();
   const auto expect_same = [&](const char* what, double GpuEfficiency::*field, double value) {
@@ -103,29 +105,30 @@ TEST_P(AlpaRestricted, LayoutDoesNotHingeOnHowWellProductsRun) {
   for (const double memory : {0.6, 0.95}) expect_same("memory", &GpuEfficiency::memory, memory);
 }
 
-// Alpa's layout for 15B does not fit without sharded optimizer state. An earlier solution of its
-// repository (paper_auto_gpt_suite.py) has eight stages of four GPUs, tensor parallel in three and
-// as Alpa's solver likes in five.
+// Alpa's layout for 15B does not fit without sharded optimizer state. An earlier solution in its
+// repository (paper_auto_gpt_suite.py) has eight stages of four GPUs. Three of them are tensor
+// parallel; in the other five, Alpa's solver chose the parallelism.
 TEST(Alpa15B, WithoutShardedStateHasTheStagesOfAlpasEarlierSolution) {
   const std::vector<RankedPlan> found = find(k15B, p3(k15B.gpus), kUnsharded);
   EXPECT_EQ(best_layout(found), "dp1.tp4.pp8");
   for (const RankedPlan& one : found) EXPECT_NE(layout_of(one), k15B.layout) << "fits now";
 }
 
-// The problem that Alpa had: a number of micro-batches given, every layer rematerialised, optimizer
-// state sharded over data parallelism (prefer_reduce_scatter). Memory as its search counts it: by
-// its logs (benchmark/alpa/grid_16.txt and grid_log/grid_8.txt in its repository's history) 6 to 8
-// bytes per parameter for weights and gradients, so 2 to 4 beside the 4 of ours (which count with
-// dp > 1 alone; the others have room for them).
+// Solves the problem that Alpa solved: the number of micro-batches is given, every layer is
+// rematerialised, and the optimizer state is sharded over data parallelism (prefer_reduce_scatter).
+// Memory is counted as Alpa's search counts it. By its logs (benchmark/alpa/grid_16.txt and
+// grid_log/grid_8.txt in its repository's history), weights and gradients take 6 to 8 bytes per
+// parameter, which is 2 to 4 extra bytes beside Copus's 4. The extra bytes count only with dp > 1;
+// the other layouts have room for them.
 std::vector<RankedPlan> solve(const AlpaCase& c, CostOptions options, double extra_state_bytes,
                               std::int64_t micro_batches) {
   options.extra_state_bytes = extra_state_bytes;
   return find(c, p3(c.gpus), "zero=1,recompute=full,cp=1,vp=1", options, micro_batches);
 }
 
-// Stages that take the same time, as Alpa's do by its logged costs (grid_16.txt: 0.970, 1.022,
-// 0.946 and 0.926 for four stages of 6.7B), and no cost of messages between them, which its search
-// leaves out (its paper says so among the limitations).
+// Returns options for costs as Alpa counts them. Its stages take about the same time, as its logged
+// costs show (grid_16.txt: 0.970, 1.022, 0.946 and 0.926 for four stages of 6.7B). Messages between
+// stages cost nothing, because its search leaves them out (its paper lists this as a limitation).
 CostOptions as_alpa_counts() {
   CostOptions options = framework_profile("alpa").value().options;
   options.pp_overlap = 1;
@@ -144,7 +147,7 @@ TEST_P(AlpaProblem, SearchFindsAlpasLayout) {
   }
 }
 
-// Of these 760M alone hangs on how stages are cut: by 0.7%.
+// Only the layout of 760M depends on where stages are cut. The two layouts differ by 0.7%.
 TEST_P(AlpaProblem, WithWholeLayersAllBut760MAreFound) {
   const AlpaCase& c = GetParam();
   CostOptions options = as_alpa_counts();
@@ -155,8 +158,9 @@ TEST_P(AlpaProblem, WithWholeLayersAllBut760MAreFound) {
   }
 }
 
-// What Alpa's search was run for (grid_search_suite): numbers of micro-batches, and of clusters of
-// operators, which are the most stages. Best first.
+// Searches the grid that Alpa searched (grid_search_suite): `counts` are the numbers of
+// micro-batches, and `clusters` is the number of clusters of operators, which limits the number of
+// stages. Returns the plans best first.
 std::vector<RankedPlan> solve_grid(const AlpaCase& c, const std::vector<std::int64_t>& counts,
                                    std::int64_t clusters) {
   std::vector<RankedPlan> all;
@@ -190,15 +194,16 @@ TEST(AlpaGrid, SearchFindsLayoutAndMicroBatchesOfFourSolutions) {
   }
 }
 
-// The solution for 39B has sixteen clusters, the grid eight. With eight the repository runs eight
-// stages of eight GPUs and 256 micro-batches (paper_auto_gpt_suite.py: test_auto_gpt_suite).
+// Alpa's solution for 39B has sixteen clusters, but its grid has eight. With eight clusters its
+// repository runs eight stages of eight GPUs and 256 micro-batches (paper_auto_gpt_suite.py:
+// test_auto_gpt_suite).
 TEST(AlpaGrid, SearchFindsTheEightStagesOf39BThatAlpaRuns) {
   const std::vector<RankedPlan> found = solve_grid(k39B, {128, 256, 512, 1024}, 8);
   ASSERT_FALSE(found.empty());
   expect(found[0], "dp1.tp8.pp8", 256);
 }
 
-// The solution for 15B before this one: eight stages of four GPUs, 256 micro-batches
+// Alpa's earlier solution for 15B has eight stages of four GPUs and 256 micro-batches
 // (paper_auto_gpt_suite.py: result_auto_gpt_suite).
 TEST(AlpaGrid, SecondOf15BIsAlpasEarlierSolution) {
   const std::vector<RankedPlan> found = solve_grid(k15B, {64, 128, 256, 512}, 16);
@@ -206,7 +211,8 @@ TEST(AlpaGrid, SecondOf15BIsAlpasEarlierSolution) {
   expect(found[1], "dp1.tp4.pp8", 256);
 }
 
-// Whole layers, and messages that take what they take: four are the best still, two are ties.
+// Here stages are whole layers, and messages cost time. Alpa's layout is still the best for four
+// models, and a near-tie for two.
 TEST_P(AlpaProblem, AsMegatronRunsItAlpasLayoutIsTheBestOrNotOnePercentBehind) {
   const AlpaCase& c = GetParam();
   const std::vector<RankedPlan> found = solve(c, {}, 3, c.micro_batches);
@@ -219,8 +225,8 @@ TEST_P(AlpaProblem, AsMegatronRunsItAlpasLayoutIsTheBestOrNotOnePercentBehind) {
   EXPECT_EQ(best_layout(found) != c.layout, is_tie) << best_layout(found);
 }
 
-// Alpa's three stages have 2, 2 and 4 GPUs and are data parallel in themselves: a mixture of the
-// best two.
+// Alpa's solution has three stages of 2, 2 and 4 GPUs, each data parallel inside. It is a mixture
+// of the two best plans of the search.
 TEST(Alpa2_6B, TheBestTwoAreThoseThatAlpasIsMixedOf) {
   const std::vector<RankedPlan> found = solve(k2_6B, as_alpa_counts(), 3, k2_6B.micro_batches);
   ASSERT_GT(found.size(), 1u);
@@ -229,7 +235,7 @@ TEST(Alpa2_6B, TheBestTwoAreThoseThatAlpasIsMixedOf) {
   EXPECT_LT(found[1].estimate.time, found[0].estimate.time * 1.01);
 }
 
-// Nothing pinned: recompute, ZeRO and virtual stages free, as Megatron-LM has them.
+// Pins nothing: the search chooses recompute, ZeRO and virtual stages, which Megatron-LM has too.
 class AlpaFree : public ::testing::TestWithParam<AlpaCase> {};
 INSTANTIATE_TEST_SUITE_P(Gpt, AlpaFree, kAll);
 

@@ -16,8 +16,9 @@ namespace {
 
 using Int = std::int64_t;
 
-// Of several pins that are at fault together, the error suggests a change of the first one in this
-// order that can be right. Fields that depend on the layout come before the layout itself.
+// The order in which pins are tried if several pins are at fault together. The error suggests to
+// change the first pin for which another value leaves a plan. Fields that depend on the layout come
+// before the layout itself.
 constexpr PlanField kFirstToChange[] = {
     PlanField::kStageLayers, PlanField::kVp, PlanField::kZero,       PlanField::kSchedule,
     PlanField::kSp,          PlanField::kEp, PlanField::kMicroBatch, PlanField::kRecompute,
@@ -30,8 +31,8 @@ bool leave_a_plan(const StepModel& model, const PartialPlan& pins, Int micro_bat
   return has_plan(model, request);
 }
 
-// The smallest set of pins that leaves no plan: one pin, two, or a set from which none can be
-// dropped. REQUIRES: all pins together leave no plan, and without pins there is one.
+// Returns a smallest set of pins that leaves no plan: one pin, two pins, or a set from which no pin
+// can be dropped. REQUIRES: all pins together leave no plan, and without pins there is a plan.
 PlanFields at_fault(const StepModel& model, const PartialPlan& pins) {
   const auto impossible = [&](PlanFields fields) {
     return !leave_a_plan(model, pins.only(fields));
@@ -55,9 +56,9 @@ PlanFields at_fault(const StepModel& model, const PartialPlan& pins) {
   return left;
 }
 
-// The divisors of `n` nearest to `got`, nearest first.
+// Returns the divisors of `n` nearest to `got`, nearest first, without `got` itself.
 std::vector<std::string> near_divisors(Int n, Int got) {
-  constexpr std::size_t kMost = 64;  // each is tried
+  constexpr std::size_t kMost = 64;  // limits the work, because callers try each divisor
   std::vector<Int> found;
   for (Int d = 1; d * d <= n; ++d) {
     if (n % d != 0) continue;
@@ -74,7 +75,7 @@ std::vector<std::string> near_divisors(Int n, Int got) {
   return texts;
 }
 
-// Other values for the field, nearest first.
+// Returns other values for the field, nearest first.
 std::vector<std::string> alternatives(const StepModel& model, PlanField field,
                                       const ParallelPlan& pinned) {
   const Int gpus = model.cluster().gpus();
@@ -115,7 +116,7 @@ std::vector<std::string> alternatives(const StepModel& model, PlanField field,
   return {};
 }
 
-// The values nearest to the pinned one for which the other pins leave a plan.
+// Returns the values nearest to the pinned value for which the other pins leave a plan.
 std::vector<std::string> right_values(const StepModel& model, const PartialPlan& pins,
                                       PlanField field) {
   constexpr std::size_t kShown = 3;
@@ -135,8 +136,8 @@ struct PlanChange {
   std::vector<std::string> right;
 };
 
-// The pin to change and its new value: preferably so that all other pins can stay, otherwise so
-// that the others at fault can.
+// Returns the pin to change and its new values. Prefers a change that lets all other pins stay. If
+// there is none, returns a change that lets the other pins at fault stay.
 PlanChange smallest_change(const StepModel& model, const PartialPlan& pins, PlanFields guilty) {
   std::optional<PlanField> first;
   for (const PartialPlan& kept : {pins, pins.only(guilty)}) {
@@ -150,8 +151,8 @@ PlanChange smallest_change(const StepModel& model, const PartialPlan& pins, Plan
   return {*first, {}};
 }
 
-// If exactly the fields `factors` are at fault and their product does not divide `n`: ", because
-// tp*dp = 16 does not divide …".
+// Returns ", because tp*dp = 16 does not divide …" if all fields at fault are among `factors` and
+// their product does not divide `n`. Else returns an empty text.
 std::string because_of_product(const ParallelPlan& plan, PlanFields guilty, PlanFields factors,
                                Int n, const std::string& what) {
   if (!factors.has_all(guilty)) return "";
@@ -171,7 +172,7 @@ std::string because_of_product(const ParallelPlan& plan, PlanFields guilty, Plan
 Error pins_leave_nothing(const StepModel& model, const PartialPlan& pins, PlanFields guilty) {
   const PartialPlan part = pins.only(guilty);
   const ParallelPlan plan = with_implied_stages(part, part.plan.pp);
-  // If a single rule forbids the pins, its own message is the best.
+  // If a single rule forbids the pins, the message of that rule says most.
   PlanFields known = guilty;
   if (guilty.has_all({PlanField::kPp, PlanField::kStageLayers})) known.add(PlanField::kVp);
   const PlanJob job = plan_job(model);
@@ -223,7 +224,7 @@ Error micro_batches_leave_nothing(const StepModel& model, const SearchRequest& r
   const Int free_gpus = model.cluster().gpus() / (plan.tp * plan.cp * plan.pp * plan.dp);
   if (size_pinned && !dp_pinned && free_gpus % (at_once / plan.micro_batch) != 0) {
     return field_error(
-        option, "got {} with micro_batch={} by --fix, which is dp={}; want a dp that divides {}",
+        option, "got {} with micro_batch={} by --fix, which needs dp={}; want a dp that divides {}",
         count, plan.micro_batch, at_once / plan.micro_batch, counted(free_gpus, "GPU"));
   }
   std::vector<std::string> right;
@@ -231,8 +232,8 @@ Error micro_batches_leave_nothing(const StepModel& model, const SearchRequest& r
     if (leave_a_plan(model, request.fixed, std::stoll(text))) right.push_back(text);
     if (right.size() == 3) break;
   }
-  return field_error(option, "got {}, which no layout that --fix allows has; want {}", count,
-                     right.empty() ? "another" : join_or(right));
+  return field_error(option, "got {}, impossible with the layouts that --fix allows; want {}",
+                     count, right.empty() ? "another" : join_or(right));
 }
 
 }  // namespace

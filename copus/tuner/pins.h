@@ -6,9 +6,9 @@
 
 namespace copus {
 
-// The error names --fix or --micro-batches, the smallest set of pins that no plan can satisfy, and
-// the nearest values that leave a plan. Succeeds if the pins are not the reason, because there is
-// no plan without them either. REQUIRES: !has_plan(model, request).
+// Fails if the pins are the reason. The error names --fix or --micro-batches, the smallest set of
+// pins that no plan can satisfy, and the nearest values that leave a plan. Succeeds if there is no
+// plan without the pins either. REQUIRES: !has_plan(model, request).
 Result<void> check_pins(const StepModel& model, const SearchRequest& request);
 
 }  // namespace copus

@@ -21,7 +21,7 @@ struct PinnedJob {
         cluster(load_cluster(cluster_name).value()),
         step(model, cluster, seq_len, batch, CostOptions()) {}
 
-  // What is said of the pins; "" where they are not at fault.
+  // Returns the message about the pins. Empty if they are not at fault.
   std::string said_of(const char* pins, std::int64_t micro_batches = 0) const {
     SearchRequest request;
     if (*pins != '\0') request.fixed = parse_plan_text(pins, "--fix").value();
@@ -65,7 +65,8 @@ TEST(CheckPins, NamesTheOnePinThatIsAtFaultWhateverElseIsPinned) {
 
 TEST(CheckPins, NamesTheFewestPinsThatCannotBeTogether) {
   const PinnedJob job("deepseek-v3", "256x8xH100-80GB-SXM", 1024, 4096);
-  // Each is possible, and each two: 2048 GPUs / (2*16) leave 64 for dp*cp.
+  // Each of these pins is possible, and so is each pair. All three are not, because 2048 GPUs /
+  // (2*16) leave 64 ranks for dp*cp.
   EXPECT_EQ(job.said_of("tp=2,pp=16,ep=128"),
             "--fix: ep: got 128 with tp=2 and pp=16; want 64, 32 or 16");
   EXPECT_EQ(job.said_of("tp=2,pp=16,ep=128,zero=1,sp=1"),
@@ -113,7 +114,7 @@ TEST(CheckPins, TellsMicroBatchesThatThePinsDoNotAllow) {
       "--micro-batches: got 64 with dp*micro_batch = 8 or a multiple by --fix; want a divisor "
       "of 8");
   EXPECT_EQ(job.said_of("tp=8,pp=1,mb=1", 32),
-            "--micro-batches: got 32 with micro_batch=1 by --fix, which is dp=2; want a dp that "
+            "--micro-batches: got 32 with micro_batch=1 by --fix, which needs dp=2; want a dp that "
             "divides 1 GPU");
 }
 

@@ -35,7 +35,7 @@ struct Candidate {
   ParallelPlan plan;
   StageSplit split;
   bool equal = true;
-  Int found = 0;  // number of candidates found before it
+  Int found = 0;  // number of plans searched up to this one
   Seconds time = Seconds(std::numeric_limits<double>::infinity());
 };
 
@@ -53,8 +53,8 @@ bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
 // saves memory.
 constexpr double kWorthTheTrouble = 1e-3;
 
-// The candidates that will be simulated: the best few of all. Each layout has a limited share of
-// them, because the closed form may misjudge near-ties between variants.
+// The fastest candidates by the closed form, which will be simulated. Each layout may have several,
+// because the closed form may misjudge near-ties between variants, but only a limited number.
 class Shortlist {
  public:
   Shortlist(std::size_t size, std::size_t per_layout) : size_(size), per_layout_(per_layout) {
@@ -348,7 +348,7 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
     if (request.variants) {
       result.plans.push_back(played[i].ranked);
     } else if (std::none_of(result.plans.begin(), result.plans.end(), listed)) {
-      // The simplest variant of the layout that is about as fast as its fastest.
+      // Report the simplest variant that is about as fast as the layout's fastest variant.
       std::size_t pick = i;
       const Seconds limit = played[i].ranked.estimate.time * (1 + kWorthTheTrouble);
       for (std::size_t k = i + 1; k < played.size(); ++k) {

@@ -50,20 +50,20 @@ SearchResult search(const StepModel& model, const SearchRequest& request);
 // Whether the space has any plan, including plans that do not fit. Far faster than a search.
 bool has_plan(const StepModel& model, const SearchRequest& request);
 
-// The job that the model's plans are for. REQUIRES: `model` outlives it.
+// Returns the job that the model's plans are for. REQUIRES: `model` outlives the result.
 PlanJob plan_job(const StepModel& model);
 
-// The pinned parts with `pp` stages. A split that is pinned without vp implies the number of
-// virtual stages.
+// Returns the pinned parts as a plan with `pp` stages. A split that is pinned without vp implies
+// the number of virtual stages.
 ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp);
 
-// The plan of the usual rule (Narayanan et al. 2021, arXiv 2104.04473, section 3): tensor
+// Returns the plan of the usual rule (Narayanan et al. 2021, arXiv 2104.04473, section 3): tensor
 // parallelism inside the node until the model fits, then pipeline stages, then data parallelism;
-// the best micro-batch; distributed optimizer and sequence parallelism on. The request's pins are
-// kept, its options for reporting are ignored. Empty if nothing fits.
+// the best micro-batch; distributed optimizer and sequence parallelism on. Keeps the request's pins
+// and ignores its options for reporting. Empty if nothing fits.
 std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned);
 
-// One line: by how much `best` is faster than `next`, and in which parts of the step.
+// Says in one line by how much `best` is faster than `next`, and in which parts of the step.
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next);
 
 }  // namespace copus

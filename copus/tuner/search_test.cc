@@ -18,7 +18,7 @@ namespace {
 
 using Int = std::int64_t;
 
-// A job by catalog names, ready to be searched.
+// A job given by catalog names, with a StepModel to search.
 struct Job {
   ModelSpec model;
   ClusterSpec cluster;
@@ -60,7 +60,7 @@ ModelSpec small_moe() {
   return model;
 }
 
-// The space by nested loops: every plan that validate() lets pass, played out by predict().
+// Searches the space with nested loops: predict() simulates every plan that validate() accepts.
 struct BruteForce {
   Int plans = 0;
   Int feasible = 0;
@@ -79,7 +79,7 @@ struct BruteForce {
     }
   }
 
-  // Equal stages where the layers divide, and the balanced ones where they are others.
+  // Considers equal stages, and balanced stages if they differ from equal ones.
   void consider_splits(const Job& job, ParallelPlan plan) {
     plan.stage_layers.clear();
     consider(job, plan);
@@ -127,16 +127,17 @@ struct BruteForce {
 TEST(Search, FindsWhatBruteForceFinds) {
   struct Case {
     Job job;
-    double regret;  // how much slower than the true best the one found may be
+    double regret;  // how much slower than the true best plan the found plan may be
   };
-  // A variant must be 0.1% faster to replace a simpler one of the same layout. The last case is
-  // decided among uneven interleaved splits, which the closed form prices to a percent or so.
+  // A variant must be 0.1% faster to replace a simpler variant of the same layout. The best plans
+  // of the last case are uneven interleaved splits, which the closed form prices to about a
+  // percent.
   constexpr double kNearTie = 0.002, kUneven = 0.02;
   const Case cases[] = {
       {Job("tiny", "1x4xH100-80GB-SXM", 128, 8), kNearTie},
       {Job("tiny", "1x6xA100-80GB-SXM", 96, 12), kNearTie},
       {Job("llama-3.2-1b", "1x8xH100-80GB-SXM", 1024, 16), kNearTie},
-      {Job("llama-3.2-1b", "2x4xA100-40GB-SXM", 2048, 16, 16), kNearTie},  // much does not fit
+      {Job("llama-3.2-1b", "2x4xA100-40GB-SXM", 2048, 16, 16), kNearTie},  // few plans fit
       {Job(small_moe(), "1x8xH100-80GB-SXM", 128, 8), kNearTie},
       {Job(small_moe(), "2x3xA100-80GB-SXM", 128, 6), kNearTie},
       {Job("gpt2-xl", "2x4xV100-16GB-SXM", 1024, 8), kUneven},
@@ -228,7 +229,7 @@ TEST(Search, CountsAreConsistent) {
   EXPECT_LE(static_cast<Int>(found.plans.size()), found.feasible);
   EXPECT_FALSE(found.closest.has_value());
   EXPECT_GT(found.search_time.v, 0);
-  // Pinning a field looks at a part of the space, and the parts make the whole.
+  // A search with a pinned field covers a part of the space. The parts together are the whole.
   Int searched = 0, feasible = 0;
   for (const char* fix : {"recompute=none", "recompute=selective", "recompute=full"}) {
     const SearchResult part = job.find(fix);
@@ -264,7 +265,7 @@ TEST(Search, SaysWhatComesClosestWhenNothingFits) {
 }
 
 TEST(Search, AnEmptySpaceIsNoPlans) {
-  const Job job("llama-3-8b", "1x7xH100-80GB-SXM", 2048, 4);  // 7 divides nothing of it
+  const Job job("llama-3-8b", "1x7xH100-80GB-SXM", 2048, 4);  // 7 does not divide its heads
   const SearchResult found = job.find("tp=7");
   EXPECT_EQ(found.searched, 0);
   EXPECT_TRUE(found.plans.empty());
@@ -283,8 +284,9 @@ TEST(Search, IsDeterministic) {
   }
 }
 
-// COPUS: at a small batch one replica's micro-batches fill a pipeline where data parallelism would
-// pay its reduction for nothing; at a large batch the reduction is lost in the step.
+// With a small batch, a pipeline is best: the micro-batches of one replica fill it, while data
+// parallelism would pay for a gradient reduction. With a large batch, the reduction is small
+// compared with the step.
 TEST(Search, ShiftsFromPipelineToDataParallelismAsTheBatchGrows) {
   Int last_dp = 0;
   for (const Int batch : {16, 32, 64, 128, 256, 512}) {
@@ -328,7 +330,8 @@ TEST(MegatronHeuristic, KeepsTensorParallelismInsideTheNodeAndPipelinesOnlyBeyon
     }
     EXPECT_EQ(p.zero, p.dp > 1 ? 1 : 0) << short_name(p);
     EXPECT_EQ(p.sp, p.tp > 1) << short_name(p);
-    // What the search finds is no worse: the heuristic's choice is one of its candidates.
+    // The search finds a plan at least as fast, because the heuristic's plan is one of its
+    // candidates.
     EXPECT_LE(job.find().plans[0].estimate.time.v, usual->estimate.time.v * 1.002) << c.model;
   }
 }
@@ -340,8 +343,8 @@ TEST(MegatronHeuristic, TakesTheLeastTensorParallelismThatFits) {
   EXPECT_GT(megatron_heuristic(*large.step, {}).value().plan.tp, 1);
 }
 
-// A pin narrows the space, so what is found under one was there without it. Few micro-batches on
-// uneven virtual stages are where the closed form is worst.
+// A pin narrows the space, so a search without the pin must find a plan as fast as a search with
+// it. The closed form is least accurate for few micro-batches on uneven virtual stages.
 TEST(Search, APinCannotMakeTheBestFasterWithFewMicroBatches) {
   struct Case {
     const char *model, *cluster;
@@ -372,7 +375,7 @@ TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
   EXPECT_EQ(usual->plan.tp, 4);
   EXPECT_EQ(usual->plan.zero, 0);
   EXPECT_EQ(usual->plan.recompute, Recompute::kFull);
-  // Too large for two GPUs: the rule goes on to stages with the tp that it is given.
+  // The model is too large for two GPUs, so the rule goes on to pipeline stages and keeps tp=2.
   const Job large("gpt3-175b", "16x8xA100-80GB-SXM", 2048, 256);
   const std::optional<RankedPlan> staged =
       megatron_heuristic(*large.step, {parse_plan_text("tp=2", "--fix").value()});

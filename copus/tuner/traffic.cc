@@ -47,7 +47,7 @@ class FlowBuilder {
   std::size_t finished_ = 0;
 };
 
-// What a GPU of one pipeline stage sends in a step, over all chunks and micro-batches.
+// The bytes that one GPU of a pipeline stage sends in a step, over all chunks and micro-batches.
 struct StageVolume {
   Bytes tp, cp;
   Bytes ep_dispatch;           // the buffers of all dispatches, including what stays on the GPU
@@ -146,7 +146,8 @@ Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan,
   const bool routes = model.is_moe() && plan.ep > 1;
   const std::vector<double> shares =
       routes ? expert_rank_shares(model.moe, plan.ep, skew) : std::vector<double>{};
-  // Both ends hold a copy of the tied embedding and add its gradients: an all-reduce between two.
+  // First and last stage hold a copy of the tied embedding each. They add its gradients with an
+  // all-reduce between two ranks.
   const Bytes tied = tied_embedding_volume(step, plan);
 
   Traffic traffic;
@@ -228,8 +229,8 @@ LinkLoads link_loads(const Traffic& traffic, const ClusterSpec& cluster) {
     LinkLoad load;
     for (std::size_t i = 0; i < loads.size(); ++i) {
       load.mean += loads[i] / static_cast<double>(loads.size());
-      if (loads[i] >
-          load.worst * (1 + 1e-9)) {  // if several are equal, the first, whatever the rounding
+      // The tolerance makes worst_at the first of several equal loads, despite rounding.
+      if (loads[i] > load.worst * (1 + 1e-9)) {
         load.worst = loads[i];
         load.worst_at = static_cast<std::int64_t>(i);
       }

@@ -1,4 +1,4 @@
-// Traffic: bytes from each GPU to each GPU in one training step, by dimension.
+// Computes the traffic of one training step: the bytes from each GPU to each GPU, by dimension.
 //
 // GPUs are numbered as ranks, node by node (rank_grid.h). All-reduce, all-gather and reduce-scatter
 // use a ring in rank order, so a GPU sends only to the next member of its group. In an all-to-all
@@ -40,16 +40,16 @@ struct Traffic {
 // limit first, with ep flows per GPU.
 constexpr std::int64_t kMaxFlows = 10'000'000;
 
-// The error is the plan's own if it does not fit model, cluster and batch. `skew`: of the gate, see
-// expert_rank_shares.
+// Returns the traffic matrix of a plan. If the plan does not fit model, cluster and batch, the
+// error is that of step.validate(). `skew` is the skew of the gate; see expert_rank_shares().
 Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan, double skew);
 
-// Bytes of one all-to-all in one group with this buffer: entry [i*ep + j] goes from member i to
-// member j. The combine is the transpose of the dispatch; the backward passes repeat both.
+// Returns the bytes of one dispatch in one group: entry [i*ep + j] goes from member i to member j.
+// The combine is the transpose of the dispatch. The backward pass repeats both.
 std::vector<double> dispatch_matrix(const std::vector<double>& shares, Bytes buffer);
 
-// The same traffic with every `gpus` neighbours merged into one. Traffic inside such a group is a
-// flow from it to itself.
+// Returns the same traffic with every `gpus` consecutive GPUs merged into one group. Traffic inside
+// a group is a flow from the group to itself.
 Traffic grouped(const Traffic& traffic, std::int64_t gpus);
 
 // The load of one kind of link in one direction.
@@ -57,7 +57,7 @@ struct LinkLoad {
   Bytes worst;
   Bytes mean;
   std::int64_t worst_at = 0;  // the GPU or node with the largest load
-  Seconds time;               // of the largest load at the link's full rate
+  Seconds time;               // for the largest load at the link's full rate
 };
 
 struct LinkLoads {

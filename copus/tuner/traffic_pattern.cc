@@ -18,7 +18,8 @@ struct SlotBurst {
   Bytes bytes;
 };
 
-// What an expert-parallel member sends with a dispatch, and with a combine.
+// What an expert-parallel member sends with a dispatch and with a combine, as shares of its
+// dispatch buffer.
 struct ExpertShare {
   double dispatch = 0;
   double combine = 0;
@@ -178,7 +179,7 @@ void add_finish(PatternBuilder& out, const StepModel& step, const ParallelPlan& 
     out.burst(now, now + length, Dimension::kEmbedding, tied);
     now += length;
   }
-  // If transfers overlap with computation, the weights are gathered during the first forward pass.
+  // If transfers overlap with computation, the weights are gathered from the start of the step.
   const Seconds start = overlap ? Seconds(0) : now;
   out.burst(start, start + replicas.gather, Dimension::kDp, replicas.volume.gather);
 }
@@ -202,7 +203,7 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
   const ShapeCosts costs = step.shape_costs(plan);
   const std::int64_t chunks = plan.pp * plan.vp;
 
-  // A multiple of pp, as interleaved schedules need.
+  // The limit of micro-batches is a multiple of pp, because interleaved schedules need that.
   constexpr std::int64_t kMaxActions = 1'000'000;
   const std::int64_t cap =
       std::max<std::int64_t>(1, kMaxActions / (3 * chunks) / plan.pp) * plan.pp;
@@ -224,7 +225,8 @@ TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, 
   const ReplicaTraffic replicas = replica_traffic(step, plan, costs, at.pp);
   const Bytes forward_dp = replicas.volume.per_forward / real(plan.vp);
   const Bytes backward_dp = replicas.volume.per_backward / real(plan.vp);
-  // Under ZeRO 2 and 3, during the pass that needs the weights or produces the gradients.
+  // Under ZeRO 2 and 3, transfers run during the pass that needs the weights or produces the
+  // gradients.
   const Seconds forward_time = replicas.gather / real(plan.vp);
   const Seconds backward_time =
       (replicas.reduce + (plan.zero == 3 ? replicas.gather : Seconds(0))) / real(plan.vp);

@@ -1,12 +1,12 @@
-// The on-off pattern: when one GPU sends during a step.
+// Computes the on-off pattern: when one GPU sends during a step.
 //
-// It is read from the step's timeline. Inside an action the layers of a chunk follow each other
-// evenly. Each layer has its bursts where the operators are: tensor parallel at the end of
+// The pattern is read from the step's timeline. Inside an action the layers of a chunk follow each
+// other evenly. Each layer has its bursts where the operators are: tensor parallel at the end of
 // attention and MLP, the all-to-alls before and after the experts, each for the time that the cost
-// model exposes. Context parallel and ZeRO's transfers run during the computation, for as long as
-// they take. Messages between stages follow their action. Gradients follow the last backward pass,
-// or run during it if the engine overlaps them. Times are those of a balanced gate; bytes follow
-// the skew. Pure functions; thread-safe.
+// model exposes. Context-parallel transfers and ZeRO's transfers run during the computation, for as
+// long as they take. Messages between stages follow their action. Gradients follow the last
+// backward pass, or run during it if the engine overlaps them. Times are those of a balanced gate;
+// bytes follow the skew. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ struct Burst {
 
 struct TrafficPattern {
   std::int64_t gpu = 0;
-  // All of the step's, unless the timeline is limited to fewer.
+  // The micro-batches in the pattern: all of the step, or fewer if the timeline is limited.
   std::int64_t micro_batches = 0;
   Seconds span;                      // from the first forward pass to the last transfer
   std::vector<TimedAction> actions;  // the computation, in order
   std::vector<Burst> bursts;         // ordered by start
 
-  // Time during which at least one burst of the dimension is on.
+  // Returns the time during which at least one burst of the dimension is on.
   Seconds on_time(Dimension dimension) const;
 };
 

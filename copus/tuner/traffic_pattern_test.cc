@@ -15,7 +15,7 @@ struct Case {
   const char* assumed = "";
 };
 
-// Layouts that between them use every dimension, schedule, ZeRO stage and recompute mode.
+// Layouts that together use every dimension, schedule, ZeRO stage and recompute mode.
 constexpr Case kCases[] = {
     {"llama-3-8b", "tp=2,pp=4,dp=4,zero=0"},
     {"llama-3-8b", "tp=4,pp=2,dp=4,zero=1,sp=1,recompute=full"},
@@ -88,7 +88,7 @@ TEST(TrafficPattern, TensorParallelBurstsComeTwicePerLayerAndPassWhileItComputes
 TEST(TrafficPattern, GradientsFollowTheLastBackwardUnlessTheEngineOverlapsThem) {
   const TestJob after("llama-3-8b", "4x8xH100-80GB-SXM", 4096, 64, "tp=4,pp=4,dp=2,zero=0");
   const TestJob under("llama-3-8b", "4x8xH100-80GB-SXM", 4096, 64, "tp=4,pp=4,dp=2,zero=1");
-  // The last one: under ZeRO-1 weights are gathered at the start.
+  // Take the last dp burst, because under ZeRO-1 the first one gathers weights.
   auto last_reduction = [](const TrafficPattern& pattern) {
     return std::find_if(pattern.bursts.rbegin(), pattern.bursts.rend(),
                         [](const Burst& b) { return b.dimension == Dimension::kDp; })

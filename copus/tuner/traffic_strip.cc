@@ -73,14 +73,14 @@ class Coverage {
 
 bool is_forward(const TimedAction& a) { return a.action.kind == ActionKind::kForward; }
 
-// Finds the pass nearest to the middle of the step whose direction differs from the next one's. In
-// the steady state these are one forward and one backward pass.
+// Finds the first forward pass from the middle of the step on that a backward pass follows, and
+// returns the window of the two.
 void find_middle(const TrafficPattern& pattern, Seconds& from, Seconds& to) {
   const std::vector<TimedAction>& a = pattern.actions;
   from = Seconds(0);
   to = pattern.span;
   for (std::size_t step = 0; step + 1 < a.size(); ++step) {
-    // From the middle outwards, wrapping around.
+    // Start in the middle, go to the end, and wrap around.
     const std::size_t i = (a.size() / 2 + step) % (a.size() - 1);
     if (is_forward(a[i]) && !is_forward(a[i + 1])) {
       from = a[i].start;
@@ -172,7 +172,7 @@ std::string pattern_strip(const TrafficPattern& pattern, double x, double y, dou
   const Window middle{from, to, whole.x, whole.width};
 
   heading(fmt::format("When GPU {} computes and sends", pattern.gpu),
-          "a pale colour is on for part of a pixel's time; compute: light forward, dark backward");
+          "pale: on for part of a pixel's time; compute: light is forward, dark is backward");
   const double lanes_top = y;
   y = draw_lanes(svg, pattern, whole, y, sent);
   fmt::format_to(std::back_inserter(svg),
@@ -183,7 +183,7 @@ std::string pattern_strip(const TrafficPattern& pattern, double x, double y, dou
   y += kAxis + 10;
 
   heading("The framed part, enlarged",
-          fmt::format("from {}: one forward and one backward pass, whose bursts are layers",
+          fmt::format("from {}: one forward and one backward pass, layer by layer",
                       human_seconds(from.v)));
   y = draw_lanes(svg, pattern, middle, y, sent);
   draw_axis(svg, middle, y);

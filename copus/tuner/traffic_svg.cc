@@ -21,7 +21,7 @@ constexpr double kMapSide = 640;
 constexpr double kPanelX = kMapX + kMapSide + 44;
 constexpr double kPanelWidth = kPageWidth - kPanelX - 30;
 
-// The colour of the dimension, from pale to full.
+// Returns a shade of the dimension's colour, from pale (level 0) to full.
 std::string shade(Dimension dimension, int level) {
   const std::string full = dimension_colour(dimension);
   const double strength = 0.32 + 0.68 * level / (kLevels - 1);
@@ -180,7 +180,7 @@ double draw_scale(SvgPage& page, const Traffic& traffic, const LogScale& scale, 
                   bool by_gpu) {
   page.text(kPanelX, y, by_gpu ? "From one GPU to another" : "From one cell to another",
             "class='head'");
-  page.text(kPanelX, y + 17, "the colour is what sends most there, on a logarithmic scale",
+  page.text(kPanelX, y + 17, "colour: the dimension that sends most; shade: bytes, logarithmic",
             "class='small'");
   y += 26;
   constexpr double kStep = 30;

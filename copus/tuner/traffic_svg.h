@@ -22,11 +22,11 @@ struct TrafficPicture {
 };
 std::string traffic_svg(const TrafficPicture& picture);
 
-// Only the strip of the on-off pattern, at (x, y), `width` pixels wide. Sets `height`.
+// Returns only the strip of the on-off pattern, at (x, y), `width` pixels wide. Sets `height`.
 std::string pattern_strip(const TrafficPattern& pattern, double x, double y, double width,
                           double& height);
 
-// Used by both.
+// Returns the colour of a dimension as #rrggbb.
 const char* dimension_colour(Dimension dimension);
 
 }  // namespace copus

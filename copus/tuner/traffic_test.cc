@@ -18,7 +18,7 @@ constexpr double kTight = 1e-9;
 
 void expect_close(double a, double b) { EXPECT_NEAR(a, b, kTight * std::max(1.0, std::abs(b))); }
 
-// First GPU of a pipeline stage without embedding or head.
+// Returns the first GPU of the second pipeline stage, which has neither embedding nor head.
 std::int64_t middle_gpu(const ParallelPlan& plan) { return plan.tp * plan.cp * plan.dp; }
 
 TEST(TrafficTp, BytesOfAMiddleStageEqualTheClosedForm) {
@@ -42,7 +42,7 @@ TEST(TrafficTp, FullRecomputeMakesSixAllReducesOfFour) {
 TEST(TrafficTp, SequenceParallelismGathersTwoInputsPerLayerAgain) {
   const TestJob plain("gpt3-175b", "4x8xA100-80GB-SXM", 2048, 16, "tp=8,pp=4,dp=1");
   const TestJob split("gpt3-175b", "4x8xA100-80GB-SXM", 2048, 16, "tp=8,pp=4,dp=1,sp=1");
-  // Four all-reduces are eight ring passes; two more gathers are two.
+  // Four all-reduces are eight ring passes. Two more gathers are two more passes.
   expect_close(sent(split.traffic(), 8, Dimension::kTp),
                sent(plain.traffic(), 8, Dimension::kTp) * 10 / 8);
 }
@@ -94,7 +94,7 @@ TEST(TrafficPp, VirtualStagesMultiplyTheMessagesAndCloseTheRing) {
   const Traffic traffic = job.traffic();
   const double edge = job.micro_batches() * job.activation_bytes();
   expect_close(sent(traffic, 8, Dimension::kPp), 2 * 3 * edge);
-  // Last to first rank: between the chunks, two of them.
+  // The last rank sends to the first one between chunks: twice for three chunks per rank.
   const auto wrap = std::find_if(traffic.flows.begin(), traffic.flows.end(), [](const Flow& f) {
     return f.source == 24 && f.destination == 0 && f.dimension == Dimension::kPp;
   });
@@ -181,7 +181,7 @@ TEST(TrafficMatrix, EveryFlowStaysInItsGroupAndEachGroupIsARing) {
 }
 
 TEST(TrafficMatrix, TensorParallelismIsOver99PercentOfADenseLayout) {
-  // As ConfigTuner (arXiv 2512.24750) states for dense models.
+  // ConfigTuner (arXiv 2512.24750) states this for dense models.
   const TestJob job("llama-2-70b", "32x8xA100-80GB-SXM", 4096, 1024, "tp=8,pp=4,dp=8,zero=1,sp=1");
   const Traffic traffic = job.traffic();
   EXPECT_GT(of(traffic.totals(), Dimension::kTp) / traffic.total(), 0.99);
@@ -221,7 +221,7 @@ TEST(TrafficMoe, CombineTransposesDispatchSoTheStepIsSymmetricAtAnySkew) {
       expect_close((matrix[{pair.second, pair.first}]), bytes);
       const auto i = static_cast<std::size_t>(pair.first);
       const auto j = static_cast<std::size_t>(pair.second);
-      // Forward and backward: dispatch and its transpose, twice.
+      // The forward and the backward pass each have a dispatch and its transpose.
       expect_close(bytes, 2 * (dispatch[i * 16 + j] + dispatch[j * 16 + i]));
     }
   }

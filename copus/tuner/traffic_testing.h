@@ -1,4 +1,4 @@
-// What the traffic tests share: a job by catalog names, priced and ready to ask.
+// Shared by the traffic tests: a job given by catalog names, with its StepModel and its traffic.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct TestJob {
   double micro_batches() const {
     return static_cast<double>(plan.micro_batches(step->global_batch()));
   }
-  // b*s*h*e of a micro-batch, before any split.
+  // Returns the bytes of a micro-batch's activations, b*s*h*2, before any split.
   double activation_bytes() const {
     return static_cast<double>(plan.micro_batch * step->seq_len() * model.hidden) * 2;
   }
@@ -39,7 +39,7 @@ struct TestJob {
   }
 };
 
-// Bytes that `gpu` sends in `dimension`.
+// Returns the bytes that `gpu` sends in `dimension`.
 inline double sent(const Traffic& traffic, std::int64_t gpu, Dimension dimension) {
   double sum = 0;
   for (const Flow& flow : traffic.flows) {

@@ -6,8 +6,8 @@
 namespace copus {
 namespace {
 
-// Width of the keys and values of one token on this GPU. Key-value heads are replicated when there
-// are fewer than tp; latent attention exchanges them after the up-projection.
+// Returns the width of the keys and values of one token on this GPU. Key-value heads are replicated
+// if there are fewer than tp. Latent attention exchanges keys and values after the up-projection.
 double kv_width(const ModelSpec& model, std::int64_t tp) {
   if (model.mla.enabled) {
     const MlaSpec& a = model.mla;
@@ -56,9 +56,10 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const 
 
   // Tensor parallelism (Shoeybi et al. 2019, section 3): attention and MLP each end a forward pass
   // with an all-reduce, and a backward pass with another. With sequence parallelism (Korthikanti et
-  // al. 2022, section 4.2.2) each becomes a reduce-scatter and an all-gather of the same volume. It
-  // keeps only the split input of a column-parallel product, and so gathers it once more for the
-  // weights' gradient. Counted in ring passes; an all-reduce is two.
+  // al. 2022, section 4.2.2) each becomes a reduce-scatter and an all-gather of the same volume.
+  // Sequence parallelism keeps only the split input of a column-parallel product, so it gathers
+  // that input once more for the weights' gradient. The counts are ring passes; an all-reduce is
+  // two.
   const double regather = plan.sp ? 1 : 0;
   // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
   const double regions =

@@ -1,4 +1,4 @@
-// How many bytes one GPU sends in a step, without the receivers.
+// Computes how many bytes one GPU sends in a step, by purpose, without the receivers.
 //
 // Ring algorithms: in a group of n, in an all-gather or reduce-scatter of a buffer of S bytes each
 // member sends (n-1)/n*S, in an all-reduce twice that. Transfers of weights, gradients and
@@ -34,7 +34,7 @@ inline Bytes of(const DimensionBytes& bytes, Dimension d) {
   return bytes[static_cast<std::size_t>(d)];
 }
 
-// What one GPU sends in one pass of one micro-batch through one chunk of the model.
+// The bytes that one GPU sends in one pass of one micro-batch through one chunk of the model.
 struct PassVolume {
   Bytes tp;
   Bytes cp;
@@ -57,21 +57,22 @@ struct ChunkVolume {
 ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const ShapeCosts& costs,
                          std::int64_t chunk);
 
-// What one GPU sends in a step in a data-parallel ring of `ring` members that hold the same
-// `params`.
+// The bytes that one GPU sends in a step in a data-parallel ring.
 struct ReplicaVolume {
   Bytes reduce;        // of the gradients, once
   Bytes gather;        // of the updated weights, once
   Bytes per_forward;   // for each micro-batch
   Bytes per_backward;  // for each micro-batch
 };
+// Returns what one GPU sends in a ring of `ring` members that hold the same `params` parameters.
 // ZeRO stage 0 all-reduces the gradients once. Stage 1 scatters them and gathers the new weights.
 // Stage 2 keeps only its shard of the gradients, so it scatters with every micro-batch. Stage 3
 // also gathers the weights for every forward and every backward pass, instead of once.
 ReplicaVolume replica_volume(const StepModel& step, const ParallelPlan& plan, double params,
                              std::int64_t ring);
 
-// The gradient of the tied embedding, which first and last stage add. Zero if there is none.
+// Returns what one GPU of the first or last stage sends to add the gradients of the tied embedding.
+// Zero if there is no tied embedding.
 Bytes tied_embedding_volume(const StepModel& step, const ParallelPlan& plan);
 
 // The popularity of expert i is proportional to (i+1)^-skew; 0: a balanced gate. The same experts
@@ -81,8 +82,7 @@ Bytes tied_embedding_volume(const StepModel& step, const ParallelPlan& plan);
 constexpr double kMaxSkew = 10;
 std::vector<double> expert_rank_shares(const MoeSpec& moe, std::int64_t ep, double skew);
 
-// What each member of a ring of n sends when `buffer` passes through an all-gather or
-// reduce-scatter.
+// Returns what each member of a ring of `n` sends in an all-gather or reduce-scatter of `buffer`.
 Bytes ring_pass(std::int64_t n, Bytes buffer);
 
 }  // namespace copus

@@ -29,14 +29,15 @@ std::optional<double> greatest(std::span<const double> values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-// What runs have in common that a planner would choose between.
+// Returns the properties that two runs share if a planner could choose between their plans.
 auto group_key(const MeasuredRun& run) {
   return std::tuple(run.source, run.model.name, run.model.layers, run.model.hidden, run.model.ffn,
                     run.cluster.gpu.name, run.plan.gpus(), run.global_batch, run.seq_len);
 }
 
-// How much slower the plan predicted fastest is than the fastest. Of several predicted the same,
-// the mean: nothing tells them apart.
+// Returns how much slower the plan predicted fastest is than the plan measured fastest. If several
+// plans are predicted fastest, uses the mean of their measured times, because a planner cannot tell
+// them apart.
 double regret(std::span<const double> predicted, std::span<const double> measured) {
   const double first = *std::min_element(predicted.begin(), predicted.end());
   double chosen = 0;
@@ -84,7 +85,7 @@ void add_ranking(std::span<const PricedRun> runs, Accuracy& result) {
     ++result.groups;
     regrets.push_back(regret(group.predicted, group.measured));
     const auto [low, high] = std::minmax_element(group.measured.begin(), group.measured.end());
-    if (*low == *high) continue;  // there is no order to find
+    if (*low == *high) continue;  // all times are equal, so there is no order to predict
     correlations.push_back(spearman(group.predicted, group.measured).value_or(0));
   }
   result.spearman_median = middle(correlations);
@@ -111,10 +112,10 @@ void add_memory(std::span<const PricedRun> runs, Accuracy& result) {
   result.memory_median_ape = middle(errors);
 }
 
-// Of the plan's GPUs: a run that cannot be priced may have no cluster.
+// Counts the GPUs of the plan, because a run that cannot be priced may have no cluster.
 bool on_one_node(const MeasuredRun& run) { return run.plan.gpus() <= run.cluster.gpus_per_node; }
 
-// By the number of rows, most first; as they came where that is the same.
+// Sorts items by their number of rows, most first. Items with equal numbers keep their order.
 template <typename T, typename Rows>
 void most_first(std::vector<T>& items, Rows rows) {
   std::stable_sort(items.begin(), items.end(),

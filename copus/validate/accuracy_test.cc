@@ -10,11 +10,12 @@
 namespace copus {
 namespace {
 
-// Made-up runs with made-up prices. A deque: the runs stay where they are.
+// A table of made-up runs with made-up prices. A deque holds the runs, so that the pointers to them
+// stay valid.
 class Table {
  public:
   struct Row {
-    double measured = 0;  // 0: no time
+    double measured = 0;  // 0: no measured time
     double predicted = 0;
     std::string source = "lab";
     std::string model = "m";
@@ -37,7 +38,7 @@ class Table {
   MeasuredRun& add(double measured, double predicted) {
     return add(Row{.measured = measured, .predicted = predicted});
   }
-  // Cannot be priced.
+  // Adds a run that cannot be priced.
   MeasuredRun& add_problem(const std::string& problem) {
     MeasuredRun& run = add(1, 1);
     run.problem = problem;
@@ -111,7 +112,7 @@ TEST(Spearman, CorrelatesMeanRanksWhereValuesTie) {
 
 TEST(Groups, OfFewerThanFourRowsAreLeftOut) {
   Table table;
-  for (const double t : {1.0, 2.0, 3.0}) table.add(t, 1 / t);  // upside down
+  for (const double t : {1.0, 2.0, 3.0}) table.add(t, 1 / t);  // predicted in reverse order
   EXPECT_EQ(table.accuracy().groups, 0U);
   EXPECT_FALSE(table.accuracy().regret_mean);
   table.add(4, 0.25);
@@ -143,7 +144,7 @@ TEST(Groups, ThatArePredictedAllTheSameHaveNoRankCorrelation) {
   Table same;
   for (const double t : {1.0, 2.0, 3.0, 4.0}) same.add(7, t);
   EXPECT_EQ(same.accuracy().groups, 1U);
-  EXPECT_FALSE(same.accuracy().spearman_median);  // nothing to find
+  EXPECT_FALSE(same.accuracy().spearman_median);  // equal times have no order
   EXPECT_NEAR(*same.accuracy().regret_max, 0, 1e-12);
 }
 

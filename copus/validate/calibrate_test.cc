@@ -1,4 +1,5 @@
-// Calibration on rows that the model itself made, with parameters that it is not told.
+// Tests calibration on rows that the cost model computed with known parameters, which the
+// calibration does not see.
 #include "copus/validate/calibrate.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +31,8 @@ const FrameworkProfile& megatron() {
   return profile;
 }
 
-// Runs of several shapes and layouts, each with the time and memory that `cluster` and `profile`
-// would give it, and `noise` of relative error.
+// Returns runs of several shapes and layouts. Each has the time and memory that the cost model
+// predicts after `truth` has changed its cluster and profile, with a relative error of `noise`.
 std::vector<MeasuredRun> made_runs(
     const std::function<void(ClusterSpec&, FrameworkProfile&)>& truth, double noise,
     std::size_t count) {
@@ -124,7 +125,8 @@ TEST_F(CalibrationTest, FindsTheParametersThatMadeTheRows) {
   const Calibration none;
   EXPECT_GT(mean_error(runs, prices(runs, none)), 0.2);
   EXPECT_LT(mean_error(runs, prices(runs, fitted)), 0.03);
-  // Each within its own interval, or a few percent where that is very tight.
+  // The true value must lie in the interval of the fit, widened by 5% because some intervals are
+  // very narrow.
   const auto near = [&](const std::string& name, double truth) {
     const FittedParameter& p = find(fitted, name);
     EXPECT_GT(truth, p.low * 0.95) << name;
@@ -135,7 +137,8 @@ TEST_F(CalibrationTest, FindsTheParametersThatMadeTheRows) {
   EXPECT_TRUE(find(fitted, "activation_scale").informed);
   near("matmul", 0.75 * catalog_gpu("A100-80GB-SXM")->efficiency.matmul);
   near("host_layer_forward_us", 1500);
-  // Element-wise work shows as traffic over rate: only their ratio can be told.
+  // The time of element-wise work is its traffic over the memory rate, so the rows determine only
+  // the ratio of the two.
   const double rate = catalog_gpu("A100-80GB-SXM")->efficiency.memory;
   EXPECT_NEAR(find(fitted, "elementwise").value / find(fitted, "memory").value / (2.5 / rate), 1,
               0.25);
@@ -167,7 +170,7 @@ TEST_F(CalibrationTest, AnOptionAtItsDefaultIsSoughtFromTheDefault) {
 TEST_F(CalibrationTest, IntervalsThatCannotBeToldAreAsWideAsBeliefs) {
   const std::vector<MeasuredRun> runs = made_runs(slower, 0.02, 40);
   CalibrationOptions options;
-  options.row_error = 1e-15;  // rows that are trusted so much that beliefs are lost in rounding
+  options.row_error = 1e-15;  // trusts rows so much that the beliefs are lost in rounding
   const Calibration fitted = calibrate(rows_of(runs), options);
   EXPECT_FALSE(fitted.intervals_known);
   for (const FittedParameter& p : fitted.parameters) {
@@ -211,8 +214,9 @@ TEST_F(CalibrationTest, WithoutRowsChangesNothing) {
 }
 
 TEST_F(CalibrationTest, PricesAFoldWithoutItsOwnRows) {
-  // Two models of three read a fifth too long. Priced with the third's parameters alone, which are
-  // the catalog's, each is a fifth too short; with their own they would be right.
+  // Two of three models are measured 1.2 times too slow. Priced with parameters that were fitted
+  // only to the third model, which are the catalog's, their predictions are too short by that
+  // factor. Parameters fitted to their own rows would make the predictions right.
   std::vector<MeasuredRun> runs = made_runs([](ClusterSpec&, FrameworkProfile&) {}, 0.0, 1000);
   std::vector<std::string> folds;
   for (MeasuredRun& run : runs) {
@@ -234,8 +238,8 @@ TEST_F(CalibrationTest, PricesAFoldWithoutItsOwnRows) {
 }
 
 TEST_F(CalibrationTest, FromScratchOwesTheCatalogNothing) {
-  // A GPU of which no other fold has a row is priced with what is thought of any, whatever the
-  // catalog says of it.
+  // A GPU without rows in the other folds is priced with the values that are expected for any GPU,
+  // not with the catalog's values.
   std::vector<MeasuredRun> runs = made_runs([](ClusterSpec&, FrameworkProfile&) {}, 0.0, 40);
   const std::vector<CalibrationRow> none;
   CalibrationOptions options;

@@ -1,4 +1,4 @@
-// calibrate() on the Ceres solver.
+// Implements calibrate() with the Ceres solver.
 #include <ceres/ceres.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 struct Unknown {
   const Parameter* parameter;
   std::string key;
-  double start;  // in the name's unit
-  double x;      // what the solver turns
+  double start;  // in the unit that the parameter's name states
+  double x;      // the solver's variable
 
   double to_x(double value) const {
     return parameter->unit > 0 ? value / parameter->unit : std::log(value);
@@ -26,8 +26,8 @@ struct Unknown {
   }
 };
 
-// log(predicted / measured) of a row's time or memory, as a function of the unknowns that it
-// depends on.
+// The residual of one row: log(predicted / measured) of its time or memory, as a function of the
+// unknowns that it depends on.
 class RowError {
  public:
   RowError(const CalibrationRow& row, ParameterOf of, std::vector<const Unknown*> unknowns,
@@ -45,7 +45,7 @@ class RowError {
       const Parameter& p = *unknowns_[i]->parameter;
       p.field(cluster, profile.options) = unknowns_[i]->value_of(x[i][0]) * p.scale;
     }
-    constexpr std::int64_t kActions = 1'000;  // a solver asks many times
+    constexpr std::int64_t kActions = 1'000;  // few, because the solver prices each row many times
     const std::optional<RunPrice> priced = price(*row_.run, cluster, profile, kActions);
     const double ratio = of_ == ParameterOf::kTime ? priced->step_time / *row_.run->step_time
                                                    : priced->peak_memory / *row_.run->peak_memory;
@@ -61,7 +61,7 @@ class RowError {
   double scale_;
 };
 
-// How far a parameter has come from what was thought of it.
+// The residual of a prior belief: how far a parameter has moved from the expected value.
 struct Belief {
   double mean, spread;
   template <typename T>
@@ -85,8 +85,8 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Unknown>> unknowns;
   ceres::Problem::Options ownership;
   ownership.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  // What is far off counts less; how far that is shrinks from stage to stage, so that a start far
-  // from the truth does not take most rows for mistakes.
+  // The loss gives outliers less weight. Its scale shrinks from stage to stage, so that a start far
+  // from the truth does not turn most rows into outliers.
   ceres::LossFunctionWrapper loss(nullptr, ceres::TAKE_OWNERSHIP);
   ceres::Problem problem(ownership);
   const auto add_row = [&](const CalibrationRow& row, ParameterOf of) {
@@ -114,7 +114,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
       own.push_back(unknown.get());
       blocks.push_back(&unknown->x);
     }
-    if (own.empty()) return;  // nothing of it may be turned
+    if (own.empty()) return;  // all parameters of this row are kept
     ceres::NumericDiffOptions steps;
     steps.relative_step_size = 1e-4;
     auto* cost = new ceres::DynamicNumericDiffCostFunction<RowError, ceres::FORWARD>(
@@ -152,8 +152,9 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
 
   ceres::Covariance::Options covariance_options;
   covariance_options.algorithm_type = ceres::DENSE_SVD;
-  // Beliefs make every direction known; should numbers be too far apart to invert, no interval is
-  // better than one of no width, which leaving directions out would give.
+  // The beliefs determine every direction, so the matrix has full rank. If its values are too far
+  // apart to invert, Compute() shall fail, and the intervals are unknown. Dropping directions
+  // instead would give intervals of zero width.
   covariance_options.null_space_rank = 0;
   ceres::Covariance covariance(covariance_options);
   std::vector<std::pair<const double*, const double*>> wanted;
@@ -166,7 +167,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
   result.from_scratch = options.from_scratch;
   result.keep = options.keep;
   for (const auto& entry : unknowns) {
-    const auto& unknown = *entry.second;  // clang 14's lambdas take no structured binding
+    const auto& unknown = *entry.second;  // clang 14 lambdas cannot capture structured bindings
     const Parameter& p = *unknown.parameter;
     double variance = p.spread * p.spread;
     if (known) covariance.GetCovarianceBlock(&unknown.x, &unknown.x, &variance);
@@ -174,7 +175,7 @@ Calibration calibrate(std::span<const CalibrationRow> rows, const CalibrationOpt
     const auto within = [&](double x) { return std::clamp(unknown.value_of(x), p.low, p.high); };
     const double value = within(unknown.x);
     constexpr double kNear = 1e-3;
-    // At a low limit of 0 an effect is absent, which is no sign of trouble.
+    // A value of 0 at a low limit of 0 only means that the effect is absent.
     const bool at_limit =
         value >= p.high * (1 - kNear) || (p.low > 0 && value <= p.low * (1 + kNear));
     result.parameters.push_back({unknown.key, p.name, unknown.start, value,

@@ -11,15 +11,15 @@
 namespace copus {
 namespace {
 
-// A part other than compute that is this much of the prediction decides it.
+// A part other than compute dominates a prediction if it has at least this share of it.
 constexpr double kMuch = 0.30;
-// A layer whose products would take less at peak rate, priced at less than this share of the peak,
-// is bound by kernel launches or by their size.
+// A prediction counts as bound by kernel launches or by small kernels if the products of one layer
+// take less than kSmallLayer at peak rate, and compute is priced at less than kLowUse of the peak.
 constexpr Seconds kSmallLayer(0.4e-3);
 constexpr double kLowUse = 0.4;
-constexpr double kNearlyFull = 0.92;
+constexpr double kNearlyFull = 0.92;  // share of the GPU's memory
 
-// The nodes or GPUs that neighbouring `ranks` span.
+// Says how many nodes or GPUs a group of `ranks` consecutive ranks spans.
 std::string over(const MeasuredRun& run, std::int64_t ranks) {
   const std::int64_t per_node = run.cluster.gpus_per_node;
   if (ranks > per_node) return fmt::format("over {} nodes", (ranks + per_node - 1) / per_node);
@@ -31,7 +31,7 @@ struct Part {
   Seconds time;
 };
 
-// Everything but compute.
+// Returns all parts of the step except compute.
 std::vector<Part> parts_of(const MeasuredRun& run, const StepBreakdown& b) {
   const ParallelPlan& plan = run.plan;
   return {
@@ -47,10 +47,10 @@ std::vector<Part> parts_of(const MeasuredRun& run, const StepBreakdown& b) {
   };
 }
 
-// What the products take at peak rate, forward and backward, without recompute.
+// The time of the matrix products at peak rate, forward and backward, without recompute.
 struct AtPeak {
-  Seconds step;   // all of them, on all GPUs
-  Seconds layer;  // those of one layer and micro-batch, on one GPU
+  Seconds step;   // all products of a step, divided evenly over all GPUs
+  Seconds layer;  // the products of one layer and micro-batch on one GPU
 };
 AtPeak at_peak(const MeasuredRun& run) {
   const double flops = 3 * run.model.forward_flops_per_token(run.seq_len);
@@ -87,7 +87,7 @@ std::string contradiction(const Twin& twin) {
       slower ? twin.ratio : 1 / twin.ratio, slower ? "slower" : "faster", twin.run->id);
 }
 
-// All that a prediction depends on.
+// Returns a text of everything that a prediction depends on. Twins have the same text.
 std::string configuration(const MeasuredRun& run) {
   const ModelSpec& m = run.model;
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m.layers,

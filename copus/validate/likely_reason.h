@@ -1,4 +1,5 @@
-// Why a prediction may be wrong: what the prediction rests on, and what about the row is doubtful.
+// Explains why a prediction may be wrong: which part dominates the prediction, and what is doubtful
+// about the measured row.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace copus {
 
-// Another row of the same configuration, whose measured time is far from this one's.
+// Another row of the same configuration whose measured time is far from the time of this row.
 struct Twin {
   const MeasuredRun* run = nullptr;
   double ratio = 1;  // this row's time over the other's
@@ -19,10 +20,10 @@ struct Twin {
 // Measurements of one configuration that differ by more than this contradict each other.
 constexpr double kTwinRatio = 1.2;
 
-// For each run, the twin that it differs from most. Thousands of rows take milliseconds.
+// Finds for each run the twin whose time differs most. Takes milliseconds for thousands of rows.
 std::vector<std::optional<Twin>> find_twins(std::span<const PricedRun> runs);
 
-// One sentence, without a full stop. REQUIRES: the run has a measured step time.
+// Returns one sentence without a full stop. REQUIRES: the run has a measured step time.
 std::string likely_reason(const MeasuredRun& run, const RunPrice& price,
                           const std::optional<Twin>& twin);
 

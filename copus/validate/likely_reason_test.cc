@@ -13,7 +13,7 @@ constexpr const char* kHeader =
     "id,model,layers,hidden,heads,vocab,seq_len,gpu,num_gpus,tp,pp,dp,micro_batch,global_batch,"
     "precision,step_time_s,peak_mem_gib\n";
 
-// The runs of a made-up table in kHeader's columns.
+// Reads a made-up table with the columns of kHeader.
 MeasuredFile runs_of(const std::string& rows) {
   Result<CsvTable> table = parse_csv(kHeader + rows, "made-up");
   EXPECT_TRUE(table) << table.error().message;
@@ -112,7 +112,7 @@ TEST(Twins, AreRowsOfOneConfigurationThatContradictEachOther) {
   ASSERT_EQ(twins.size(), 3U);
   EXPECT_EQ(twins[0]->run->id, "slow");
   EXPECT_NEAR(twins[0]->ratio, 0.2, 1e-12);
-  EXPECT_EQ(twins[1]->run->id, "slow");  // 3.3 to the slow one, 1.5 to the fast one
+  EXPECT_EQ(twins[1]->run->id, "slow");  // its factor is 3.3 to the slow run, 1.5 to the fast run
   EXPECT_EQ(twins[2]->run->id, "fast");
   EXPECT_NEAR(twins[2]->ratio, 5, 1e-12);
   EXPECT_TRUE(contains(likely_reason(*runs[2].run, *runs[2].price, twins[2]),

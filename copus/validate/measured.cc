@@ -15,13 +15,14 @@ namespace copus {
 namespace {
 
 constexpr std::int64_t kMost = 1'000'000'000'000;
-// Of each dimension but dp: the product with kMaxGpus replicas is far from overflow.
+// The limit of each dimension except dp. The product of all dimensions, with up to kMaxGpus
+// replicas, then cannot overflow.
 constexpr std::int64_t kMaxDimension = 10'000;
 
-// Columns that a run cannot be without.
+// Columns that every row must fill.
 constexpr const char* kRequired[] = {"layers", "hidden", "heads", "seq_len", "gpu"};
 
-// Columns that are read where they are there.
+// Columns that may be absent or empty.
 constexpr const char* kOptional[] = {"id",
                                      "source",
                                      "model",
@@ -53,7 +54,8 @@ constexpr const char* kOptional[] = {"id",
                                      "tokens_per_s_per_gpu",
                                      "peak_mem_gib",
                                      "status"};
-// Columns for people, and what `copus validate --out` writes of its predictions.
+// Columns that are not read: notes for people, and the predictions that `copus validate --out`
+// writes.
 constexpr const char* kNotForReading[] = {"citation", "note", "notes", "predicted_step_time_s",
                                           "predicted_peak_mem_gib"};
 
@@ -64,13 +66,13 @@ bool is_read(std::string_view column) {
   return is_one_of(column, kRequired) || is_one_of(column, kOptional);
 }
 
-// The cells of one row by name, the first error kept.
+// Reads the cells of one row by column name, and keeps the first error.
 class Cells {
  public:
   Cells(const CsvTable& table, const CsvTable::Row& row, const std::string& where, MeasuredRun& run)
       : table_(table), row_(row), where_(where), run_(run) {}
 
-  // Empty where the column is absent too.
+  // Returns the text of a cell. Empty if the cell is empty or the column is absent.
   std::string_view text(std::string_view column) const {
     COPUS_CHECK(is_read(column));
     const auto found = std::find(table_.columns.begin(), table_.columns.end(), column);
@@ -91,7 +93,7 @@ class Cells {
     }
     return integer(column);
   }
-  // A number of ranks or sequences: one at least.
+  // Reads a number of ranks or sequences, which is at least 1.
   std::int64_t count_or(std::string_view column, std::int64_t fallback, std::int64_t most) {
     if (!has(column)) return integer_or(column, fallback);
     return integer(column, 1, most);
@@ -127,8 +129,8 @@ class Cells {
   std::optional<Error> error_;
 };
 
-// The model of the catalog that the row names, if the sizes that every row states are its sizes. It
-// has what the row leaves out.
+// Returns the catalog's model that the row names, which has the sizes that the row leaves out.
+// Nothing if the sizes that every row states differ from the model's sizes.
 std::optional<ModelSpec> named_model(const Cells& cells, const ModelSpec& stated) {
   const std::string name(cells.text("model"));
   const std::vector<std::string> names = catalog_model_names();
@@ -141,7 +143,7 @@ std::optional<ModelSpec> named_model(const Cells& cells, const ModelSpec& stated
   return std::move(known).value();
 }
 
-// A known model, with what the row states.
+// Returns a model of the catalog, changed to the sizes that the row states.
 ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) {
   const auto read = [&](const char* column, std::int64_t& size) {
     size = cells.integer_or(column, size);
@@ -162,8 +164,9 @@ ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) 
   return model;
 }
 
-// Two shapes cover what is trained today: GPT (plain MLP, learned positions, LayerNorm, biases) and
-// Llama (gated MLP, rotary positions, RMSNorm, no biases).
+// Reads the model of a row. A model that is not from the catalog has one of two shapes: GPT (plain
+// MLP, learned positions, LayerNorm, biases) or Llama (gated MLP, rotary positions, RMSNorm, no
+// biases).
 ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   ModelSpec model;
   model.name = cells.has("model") ? std::string(cells.text("model")) : "model";
@@ -192,7 +195,7 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   if (cells.has("num_experts") && cells.integer("num_experts") > 1) {
     model.moe.experts = cells.integer("num_experts");
     model.moe.experts_per_token = cells.integer_or("topk", 2);
-    // The tables state one width: that of an expert.
+    // A table states only one width, which is the width of an expert.
     model.moe.expert_ffn = model.ffn;
   }
   return model;
@@ -210,7 +213,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
                                          : std::max<std::int64_t>(1, gpus / others);
   if (!cells.has("dp") && gpus > 0) cells.assume("dp", std::to_string(plan.dp));
   if (cells.text("vp").starts_with("max")) {
-    // As many chunks of a rank as it has layers.
+    // Each chunk is one layer.
     plan.vp = std::max<std::int64_t>(1, run.model.layers / std::max<std::int64_t>(1, plan.pp));
   } else {
     plan.vp = cells.count_or("vp", 1, kMaxDimension);
@@ -223,7 +226,8 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   if (!recompute) cells.fail(recompute.error());
   if (recompute) plan.recompute = *recompute;
 
-  // An engine that has fewer sequences than replicas times micro-batches runs whole micro-batches.
+  // An engine runs whole micro-batches, so a batch that dp*micro_batch does not divide is rounded
+  // up.
   const std::int64_t at_once = std::max<std::int64_t>(1, plan.dp * plan.micro_batch);
   if (run.global_batch % at_once != 0) {
     const std::int64_t whole = (run.global_batch + at_once - 1) / at_once * at_once;
@@ -234,7 +238,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
     plan.schedule = ScheduleKind::kInterleaved;
     const std::int64_t micro_batches = plan.micro_batches(run.global_batch);
     if (plan.pp == 1 || micro_batches % plan.pp != 0) {
-      // No interleaved schedule exists for it.
+      // An interleaved schedule needs pp > 1, and pp must divide the number of micro-batches.
       cells.assume("vp", "1");
       plan.vp = 1;
       plan.schedule = ScheduleKind::k1F1B;

@@ -1,8 +1,8 @@
-// MeasuredRun: one row of a table of training runs that somebody measured, as specs that the cost
-// model can price.
+// MeasuredRun: one row of a table of measured training runs, as specs that the cost model can
+// price.
 //
-// One schema for all sources: docs/accuracy.md lists the columns. A column that is absent or empty
-// has a stated default, and the run remembers which were used.
+// All sources share one schema; docs/accuracy.md lists the columns and their defaults. A column
+// that is absent or empty gets its default, and the run records which defaults it uses.
 #pragma once
 
 #include <optional>
@@ -27,25 +27,25 @@ struct MeasuredRun {
   std::int64_t seq_len = 1;
   std::int64_t global_batch = 1;
 
-  bool failed = false;  // it was tried, and did not run
+  bool failed = false;  // somebody tried the run, and it failed
   std::optional<Seconds> step_time;
   std::optional<Bytes> peak_memory;
 
-  std::vector<std::string> assumed;  // "vocab=51200", …
-  std::string problem;               // why it cannot be priced; empty: it can
+  std::vector<std::string> assumed;  // the defaults that the run uses: "vocab=51200", …
+  std::string problem;               // why the run cannot be priced; empty: it can be
 };
 
-// A file's rows, with the table that they came from.
+// The rows of a file as runs, with the table itself.
 struct MeasuredFile {
   std::string path;
   CsvTable table;
-  std::vector<MeasuredRun> runs;      // as table.rows
-  std::vector<std::string> not_read;  // columns that say nothing here
+  std::vector<MeasuredRun> runs;      // in the order of table.rows
+  std::vector<std::string> not_read;  // columns that the schema does not have
 };
 
-// A cell that is no number, or a table without a column that has no default, is an error. A run
-// that is well-formed but cannot be priced (an unknown GPU, a plan that is none) says so in
-// `problem`.
+// Reads a table. A cell with a wrong value, such as text in a column of numbers, is an error. So is
+// a table that lacks a column without a default. If a row is well-formed but cannot be priced (an
+// unknown GPU, an invalid plan), its `problem` says why.
 Result<MeasuredFile> read_measured(const std::string& path);
 Result<MeasuredFile> measured_from_csv(CsvTable table, const std::string& where);
 

@@ -10,7 +10,8 @@
 namespace copus {
 namespace {
 
-// One made-up run; each test changes what it is about. A column set to "-" is left out.
+// The columns of one made-up run. Each test changes the columns that it is about. A column that is
+// set to "-" is left out.
 using Row = std::map<std::string, std::string>;
 
 Row gpt() {
@@ -98,12 +99,12 @@ TEST(MeasuredRun, AModelOfTheCatalogHasTheSizesThatARowLeavesOut) {
   EXPECT_EQ(run.model.total_params(), known.total_params());
   EXPECT_TRUE(assumed(run, "vocab=128256"));
   EXPECT_TRUE(assumed(run, "kv_heads=8"));
-  // What the row states wins.
+  // A size that the row states overrides the catalog.
   Row padded = llama;
   padded["vocab"] = "128512";
   EXPECT_EQ(run_of(padded).model.vocab, 128512);
   EXPECT_EQ(run_of(padded).model.kv_heads, 8);
-  // With other layers the name is only a label.
+  // If the number of layers differs, the name is only a label.
   Row other = llama;
   other["layers"] = "16";
   EXPECT_EQ(run_of(other).model.vocab, 51200);
@@ -144,7 +145,7 @@ TEST(MeasuredRun, AsManyChunksAsLayersWhereVpIsTheMost) {
   EXPECT_EQ(most.plan.vp, 6);
   EXPECT_EQ(most.plan.schedule, ScheduleKind::kInterleaved);
   EXPECT_EQ(most.problem, "");
-  // 3 micro-batches cannot be interleaved over 4 stages.
+  // 4 stages cannot interleave 3 micro-batches.
   const MeasuredRun none = run_of(with(pipeline, {{"vp", "2"}, {"global_batch", "12"}}));
   EXPECT_EQ(none.plan.vp, 1);
   EXPECT_TRUE(assumed(none, "vp=1"));
@@ -184,7 +185,7 @@ TEST(MeasuredRun, WhatCannotBePricedSaysWhy) {
   EXPECT_NE(gpu.problem.find("A100-80GB-SXM"), std::string::npos) << gpu.problem;
   const MeasuredRun stages = run_of({{"pp", "32"}, {"num_gpus", "32"}});
   EXPECT_NE(stages.problem.find("pp: got 32"), std::string::npos) << stages.problem;
-  EXPECT_NE(run_of({{"precision", "fp8"}}).problem, "");  // an A100 has no such units
+  EXPECT_NE(run_of({{"precision", "fp8"}}).problem, "");  // an A100 has no FP8 units
   EXPECT_NE(run_of({{"heads", "0"}}).problem, "");
   EXPECT_NE(run_of({{"zero_stage", "7"}}).problem, "");
   EXPECT_NE(run_of({{"layers", "999999999999"}, {"pp", "9999"}, {"vp", "9999"}}).problem, "");

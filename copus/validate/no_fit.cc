@@ -1,4 +1,5 @@
-// calibrate() where there is no Ceres solver, or where it may not be: in the training engine.
+// Stands in for fit_ceres.cc in programs without the Ceres solver: in builds without Ceres, and in
+// the training engine, which must not link it.
 #include "copus/base/check.h"
 #include "copus/validate/calibrate.h"
 

@@ -93,7 +93,7 @@ const std::vector<Parameter>& calibration_parameters() {
           [](GpuSpec& g) -> double& { return g.efficiency.attention_backward; }),
       gpu("memory", 0.3, 0.95, 0.8, 0.15,
           [](GpuSpec& g) -> double& { return g.efficiency.memory; }),
-      // Measured apart, by collectives alone.
+      // Measured separately from training, with collectives only.
       gpu("link_efficiency", 0.1, 1, kCatalog, 0.05,
           [](GpuSpec& g) -> double& { return g.link_efficiency; }),
       network("network_efficiency", 0.02, 1, 0.85, 0.4, 0,

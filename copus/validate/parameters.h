@@ -1,5 +1,5 @@
-// The parameters of the cost model that a calibration may turn: each a field of a cluster file or
-// of a framework's profile, with what is thought of it before any measurement.
+// The parameters of the cost model that a calibration may change. Each is a field of a cluster file
+// or of a framework's profile, with a prior belief: what is expected of it before any measurement.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,12 @@
 
 namespace copus {
 
-// Whose property it is: all runs with the same GPU, network or framework share one value. Tables do
-// not name clusters: runs of one framework with the same GPUs and network rate count as of one.
+// What a parameter is a property of. All runs with the same GPU, network or framework share one
+// value. Tables do not name clusters, so runs of one framework with the same GPUs and network rate
+// count as runs on one network.
 enum class ParameterScope { kGpu, kNetwork, kFramework };
 
-// What it has a bearing on.
+// Whether a parameter affects the step time or the memory.
 enum class ParameterOf { kTime, kMemory };
 
 struct Parameter {
@@ -25,28 +26,30 @@ struct Parameter {
   std::string name;  // as in a cluster file or in --assume
   ParameterOf of;
   ParameterScope scope;
-  double low, high;  // in the name's unit
-  // What would be thought of it of any GPU, network or framework; kNoPrior: what the catalog says,
-  // because it was measured apart from training.
+  double low, high;  // range, in the unit that the name states
+  // The value that is expected for any GPU, network or framework. kNoPrior: the catalog's value,
+  // because it was measured separately from training.
   double prior;
-  // One standard deviation of the belief in a starting value: of its logarithm where `unit` is
-  // 0, else in units of `unit` (for those that may be zero).
+  // The standard deviation of the belief in the starting value. It applies to the logarithm of the
+  // value if `unit` is 0. Otherwise it counts in units of `unit`, which suits values that may be 0.
   double spread;
   double unit;
-  double scale;  // of the field, per the name's unit
+  double scale;  // value of the field for 1 in the name's unit
   std::function<double&(ClusterSpec&, CostOptions&)> field;
-  // It shows only where it is large enough to matter: a search for it has to begin above.
+  // The parameter is a lower bound on a time, so it has an effect only if it is large. The solver
+  // therefore starts two spreads above the starting value.
   bool is_floor = false;
-  // Where a field of 0 is no value but stands for a default, that default: a search begins with it
-  // and does not come near 0.
+  // Set if a field of 0 stands for a default: returns that default. The solver starts there, and
+  // `low` keeps it away from 0.
   std::function<double(const CostOptions&)> when_zero = {};
 };
 
 const std::vector<Parameter>& calibration_parameters();
 
-// "A100" of A100-40GB-SXM and A100-80GB-SXM: cards that differ in memory size share kernels.
+// Returns "A100" for A100-40GB-SXM and A100-80GB-SXM: cards that differ only in memory size share
+// the parameters of their kernels.
 std::string gpu_family(std::string_view gpu);
-// Whose value of a parameter a run has.
+// Returns the key of the GPU, network or framework whose parameter values a run uses.
 std::string scope_key(ParameterScope scope, const ClusterSpec& cluster,
                       const FrameworkProfile& profile);
 

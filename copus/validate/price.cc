@@ -6,7 +6,7 @@ ClusterSpec cluster_of_run(const MeasuredRun& run, const FrameworkProfile& profi
   if (profile.network.is_null() || run.cluster.nodes < 2) return run.cluster;
   const Result<ClusterSpec> known =
       apply_cluster_json(run.cluster, profile.network, profile.name + ": network");
-  COPUS_CHECK(known.has_value());  // the profile's reader has tried it
+  COPUS_CHECK(known.has_value());  // the reader of the profile has checked it
   return *known;
 }
 

@@ -1,4 +1,5 @@
-// A measured run, priced: what the cost model says of it, given a framework's profile.
+// Prices a measured run: predicts its step time and memory with the cost model and a framework's
+// profile.
 #pragma once
 
 #include <optional>
@@ -12,17 +13,19 @@ namespace copus {
 struct RunPrice {
   StepEstimate estimate;
   Seconds step_time;
-  Bytes peak_memory;  // of the rank that the table measured, or the one that needs most
-  bool fits = false;  // every rank within its GPU's memory
+  Bytes peak_memory;  // of rank 0 if the framework logs that rank, else of the rank that needs most
+  bool fits = false;  // every rank fits in its GPU's memory
 };
 
-// The run's cluster, with what is known of the network that the framework's runs had.
+// Returns the run's cluster. For several nodes, it has the network that the profile knows for the
+// framework's published runs.
 ClusterSpec cluster_of_run(const MeasuredRun& run, const FrameworkProfile& profile);
 
-// Nothing where run.problem says why.
+// Returns nothing if the run cannot be priced; run.problem says why.
 std::optional<RunPrice> price(const MeasuredRun& run, const FrameworkProfile& profile);
-// On another cluster of the same shape. `max_actions` as StepModel::predict(); below its default,
-// even pipelines are priced by their closed form.
+// Prices the run on another cluster of the same shape. `max_actions` is as for
+// StepModel::predict(). If it is below the default, a pipeline with an equal split is priced with
+// the closed form.
 std::optional<RunPrice> price(const MeasuredRun& run, const ClusterSpec& cluster,
                               const FrameworkProfile& profile,
                               std::int64_t max_actions = StepModel::kMaxActions);

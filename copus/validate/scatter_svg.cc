@@ -25,14 +25,14 @@ constexpr double kSpreadHeight = 190;
 constexpr double kSpreadWidth = kPageWidth - kPlotX - 30;
 constexpr double kBand = 0.10;
 
-// A series with what is drawn of it.
+// A series, reduced to the points that can be drawn.
 struct Drawn {
   std::string name;
   std::vector<ScatterPoint> points;
-  std::vector<double> errors;  // signed, in order
+  std::vector<double> errors;  // signed, in ascending order
   std::size_t index = 0;
 
-  // Every eighth source begins with the colours anew, and changes its shape.
+  // There are eight colours. The next eight sources have the same colours and another shape.
   std::size_t colour() const { return index % kSvgColours.size(); }
   double mean_error() const {
     const double sum = std::accumulate(errors.begin(), errors.end(), 0.0,
@@ -63,7 +63,8 @@ std::vector<Drawn> drawn_of(const ScatterPicture& picture) {
   return all;
 }
 
-// 1, 2 and 5 of each decade, by the number of the step: 0 is 1 s, 1 is 2 s, 3 is 10 s, -1 is 0.5 s.
+// Returns the tick with number `step`. Ticks are at 1, 2 and 5 of each decade: tick 0 is 1 s, 1 is
+// 2 s, 3 is 10 s, -1 is 0.5 s.
 double tick(int step) {
   const int decade = step >= 0 ? step / 3 : -((2 - step) / 3);
   constexpr std::array<double, 3> kMantissa = {1, 2, 5};
@@ -76,7 +77,8 @@ std::string tick_name(double seconds) {
   return fmt::format("{:g} s", seconds);
 }
 
-// Both axes of the scatter: from one tick to another, so that the diagonal is one.
+// The range of both axes of the upper plot, from one tick to another. Both axes are equal, so
+// points with equal times lie on the diagonal.
 struct LogAxis {
   int first = -1, last = 1;
 
@@ -94,7 +96,7 @@ struct LogAxis {
     last = first + 1;
     while (tick(last) < high * 1.03) ++last;
   }
-  // Share of the axis that lies before `seconds`.
+  // Returns the share of the axis that lies before `seconds`.
   double at(double seconds) const {
     return std::log(seconds / tick(first)) / std::log(tick(last) / tick(first));
   }
@@ -103,10 +105,11 @@ struct LogAxis {
 };
 
 void draw_axes(SvgPage& page, const LogAxis& axis) {
-  // Over a few decades there is room for every label; beyond, for those of some decades.
+  // A range of a few decades has room for every label. A longer range has labels only at decades,
+  // or only at some decades.
   const int steps = axis.last - axis.first;
   const int labelled = steps <= 13 ? 1 : 3 * (1 + steps / 27);
-  constexpr double kNameWidth = 46;  // of the longest name: closer ones would touch
+  constexpr double kNameWidth = 46;  // pixels of the longest label; closer labels would touch
   double last_name = -kNameWidth;
   for (int step = axis.first; step <= axis.last; ++step) {
     const double seconds = tick(step);
@@ -130,7 +133,7 @@ void draw_axes(SvgPage& page, const LogAxis& axis) {
       22, kPlotY + kSide / 2);
 }
 
-// The diagonal and the band, cut off at the frame.
+// Draws the diagonal and the band, cut off at the frame.
 void draw_diagonal(SvgPage& page, const LogAxis& axis) {
   const double low = tick(axis.first), high = tick(axis.last);
   page.add(
@@ -157,7 +160,7 @@ void draw_mark(SvgPage& page, const Drawn& drawn, double x, double y, double siz
 }
 
 void draw_points(SvgPage& page, const std::vector<Drawn>& all, const LogAxis& axis) {
-  // A source of few rows lies above one of many.
+  // Draw sources with few points last, on top of sources with many.
   std::vector<const Drawn*> order;
   order.reserve(all.size());
   for (const Drawn& drawn : all) order.push_back(&drawn);
@@ -203,11 +206,11 @@ void draw_legend(SvgPage& page, const std::vector<Drawn>& all) {
   page.text(kLegendX + 30, y + 18, "within 10%", "class='small'");
 }
 
-// Percent between the ticks of an error axis that reaches from -limit to limit.
+// Returns the percent between two ticks of an error axis from -limit to limit.
 double spread_step(double limit) { return limit > 50 ? 20 : 10; }
 
-// That limit, a whole number of ticks: nine rows of ten of every source lie inside, unless that is
-// more than 100 percent.
+// Returns that limit, a whole number of tick steps. Nine of ten rows of every source lie inside it,
+// unless that needs more than 100 percent.
 double spread_limit(const std::vector<Drawn>& all) {
   double limit = 20;
   for (const Drawn& drawn : all) {
@@ -218,7 +221,8 @@ double spread_limit(const std::vector<Drawn>& all) {
   return std::min(100.0, std::ceil(limit / step) * step);
 }
 
-// For each source, the share of its rows whose error lies below: a step at 0 would be perfect.
+// Draws for each source the share of its rows whose error is below a value. Perfect predictions
+// would give a single step at 0.
 void draw_spread(SvgPage& page, const std::vector<Drawn>& all, double top) {
   page.text(kPlotX, top - 12, "Share of rows whose signed error is below", "class='head'");
   const double limit = spread_limit(all);

@@ -1,6 +1,7 @@
-// Predicted against measured step times as one picture: a point per run on logarithmic axes with
-// the diagonal and a band of 10% around it, and below, how the signed errors of each source are
-// spread. A self-contained SVG, without scripts or fonts, for light and dark pages.
+// Draws predicted against measured step times. The upper plot has a point for each run on
+// logarithmic axes, with the diagonal and a band of 10% around it. The lower plot shows the
+// distribution of the signed errors of each source. The SVG is self-contained, without scripts or
+// fonts, and suits light and dark pages.
 #pragma once
 
 #include <string>

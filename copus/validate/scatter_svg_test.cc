@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-// In seconds.
+// Returns a point from times in seconds.
 ScatterPoint at(double measured, double predicted) {
   return {Seconds(measured), Seconds(predicted)};
 }
