@@ -15,7 +15,7 @@ Seconds time_to(const SimOutcome& run, std::size_t loss) {
   return loss < run.crossings.size() ? run.crossings[loss].t : kNever;
 }
 
-// The baseline that is first at a loss, in one seed; null where none got there.
+// Returns the run of the baseline that reaches a loss first with one seed; null if none reaches it.
 const SimOutcome* fastest_run(const std::vector<Policy>& policies,
                               const std::vector<std::vector<SimOutcome>>& runs, std::size_t seed,
                               std::size_t loss) {
@@ -33,7 +33,7 @@ Speedup speedup_of(const std::vector<Policy>& policies,
                    const std::vector<std::vector<SimOutcome>>& runs, std::size_t policy,
                    std::size_t losses) {
   Speedup out;
-  bool lost = false;  // a baseline got there, this one did not
+  bool lost = false;  // a baseline reached a loss that this policy did not
   std::vector<std::vector<double>> by_seed(runs[policy].size());
   for (std::size_t l = 0; l < losses; ++l) {
     std::vector<double> percent, throughput, efficiency, pauses;
@@ -64,7 +64,7 @@ Speedup speedup_of(const std::vector<Policy>& policies,
     if (!seed.empty()) averages.push_back(mean(seed));
   }
   if (averages.empty() || lost) {
-    // No number says how much slower one is that never arrives.
+    // There is no number for how much slower a run is that never reaches the loss.
     out.average = out.low = out.high = out.peak = std::nan("");
     return out;
   }

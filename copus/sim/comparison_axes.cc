@@ -1,3 +1,4 @@
+// The time axis and the lines that both panels of a comparison's picture share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace copus {
 namespace {
 
-// Round in people's units, from the one to the other.
+// Returns the times from `from` to `to` that are round in ms, s, min or h.
 std::vector<Seconds> ticks_between(Seconds from, Seconds to) {
   constexpr std::array<double, 6> kOfSixty = {1, 2, 5, 10, 20, 30};
   std::vector<Seconds> ticks;
@@ -75,7 +76,8 @@ TimeAxis::TimeAxis(const std::vector<DrawnPolicy>& all, std::size_t losses) {
     slowest = max(slowest, end);
   }
   if (slowest <= Seconds()) return;
-  // Before, the loss falls straight down; who takes four times as long is not in the race.
+  // The axis leaves out most of the time before the first crossing, where all losses fall steeply,
+  // and ends at four times the fastest run's time, because slower runs matter little.
   constexpr double kBefore = 6, kAfter = 4;
   to = 1.05 * min(slowest, kAfter * fastest);
   from = min(first, to) / kBefore;
@@ -87,7 +89,7 @@ double TimeAxis::x(Seconds t) const {
 }
 
 void TimeAxis::draw(SvgPage& page, double top, double height, bool named) const {
-  constexpr double kNameWidth = 44;  // of the longest name: closer ones would touch
+  constexpr double kNameWidth = 44;  // of the longest name: closer names would touch
   double last_name = -kNameWidth;
   for (const Seconds tick : ticks_between(from, to)) {
     page.add("<path d='M{:.1f} {}v{}' class='grid'/>\n", x(tick), top, height);

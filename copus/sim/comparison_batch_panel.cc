@@ -1,4 +1,5 @@
-// Batch over time as steps, and the names of the main policy's layouts above.
+// The batch panel: the batch of each policy over time as steps, and the names of the main policy's
+// layouts above.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,12 +12,12 @@
 namespace copus {
 namespace {
 
-constexpr double kLevel = 34;  // from a batch to twice that
-constexpr double kLane = 3.2;  // between policies that are at one batch
+constexpr double kLevel = 34;  // between a batch and twice that batch
+constexpr double kLane = 3.2;  // between policies with the same batch
 constexpr double kNameRow = 15;
-constexpr int kMostRows = 12;  // of names; what moves more often is a thicket of lines
+constexpr int kMostRows = 12;  // of names; layouts beyond get a line without a name
 
-// Powers of two.
+// The axis of batches, with a level per power of two.
 struct BatchAxis {
   int low = 0, high = 0;  // base-2 logarithms
   double top = 0;
@@ -37,16 +38,16 @@ struct BatchAxis {
   double y(double batch) const { return top + kLevel * (high - std::log2(batch) + 0.5); }
 };
 
-// A layout, from where on.
+// A layout and the position from which the run has it.
 struct NamedLayout {
   double x;
   std::string name;
-  int row = 0;  // from the panel upwards
+  int row = 0;  // counted from the panel upwards
 
   double end() const { return x + 8 + 6.4 * static_cast<double>(name.size()); }
 };
 
-// Where the run was when the axis begins, and every change of layout from there on.
+// Returns the run's layout at the beginning of the axis and every later change of layout.
 std::vector<NamedLayout> layouts_of(const SimOutcome& run, const TimeAxis& time) {
   std::vector<NamedLayout> all;
   const SimPhase* before = nullptr;
@@ -57,10 +58,10 @@ std::vector<NamedLayout> layouts_of(const SimOutcome& run, const TimeAxis& time)
     if (!moved) continue;
     if (phase.begin <= time.from) all.clear();
     std::string name = short_name(phase.at.plan);
-    name = name.substr(0, name.find(".split"));  // as long as the list of stages
+    name = name.substr(0, name.find(".split"));  // a split can be too long
     all.push_back({time.x(phase.begin), shortened(name, 34)});
   }
-  // From the right: a name lies above those whose lines would cross it.
+  // From right to left: a name goes above all later names whose lines would cross it.
   for (std::size_t i = all.size(); i-- > 0;) {
     for (std::size_t j = i + 1; j < all.size() && all[j].x < all[i].end(); ++j) {
       all[i].row = std::max(all[i].row, all[j].row + 1);
@@ -78,8 +79,8 @@ void draw_layouts(SvgPage& page, const std::vector<NamedLayout>& layouts, double
   }
 }
 
-// The main one on the batch's line, the others in lanes above and below it: what is at one batch
-// stays apart.
+// Draws the main policy on the batch's line and the others in lanes above and below it, so that
+// policies with the same batch stay apart.
 void draw_steps(SvgPage& page, const std::vector<DrawnPolicy>& all, const TimeAxis& time,
                 const BatchAxis& axis) {
   int others = 0;

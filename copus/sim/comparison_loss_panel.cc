@@ -1,4 +1,5 @@
-// Loss over time, and where the main policy and the fastest baseline get to each loss.
+// The loss panel: loss over time, and where the main policy and the fastest baseline reach each
+// loss.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace copus {
 namespace {
 
-constexpr double kBelowLast = 24;  // room under the last loss, for its speedup
+constexpr double kBelowLast = 24;  // room for a speedup below the last loss
 constexpr double kTextHeight = 15;
 
 struct LossAxis {
@@ -21,7 +22,7 @@ struct LossAxis {
     if (losses.empty()) return;
     high = losses.front();
     for (const DrawnPolicy& drawn : all) {
-      if (drawn.is_static()) continue;  // those of large batches come in from above
+      if (drawn.is_static()) continue;  // a curve of a large batch may begin above the plot
       const std::vector<SimPoint>& points = drawn.run().points;
       const auto at_edge = std::find_if(points.begin(), points.end(),
                                         [&](const SimPoint& p) { return p.t >= time.from; });
@@ -35,7 +36,7 @@ struct LossAxis {
   }
   double y(double loss) const { return kLossY + kLossHeight * (high - loss) / (high - low); }
 
-  // 0.1, 0.2, 0.5, 1, …: at least 40 pixels apart.
+  // Returns the distance of the grid's lines: 0.1, 0.2, 0.5, 1, …, and at least 40 pixels.
   double step() const {
     const double least = (high - low) * 40 / kLossHeight;
     const double decade = std::pow(10, std::floor(std::log10(least)));
@@ -59,7 +60,7 @@ struct LossAxis {
 std::string path_of(const SimOutcome& run, const TimeAxis& time, const LossAxis& axis) {
   std::string path;
   for (const SimPoint& point : run.points) {
-    // It begins at the last point that lies before the axis, on its edge.
+    // The path begins on the axis's edge, with the last point before the axis.
     if (point.t <= time.from) path.clear();
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', time.x(point.t),
                         axis.y(point.loss));
@@ -68,15 +69,15 @@ std::string path_of(const SimOutcome& run, const TimeAxis& time, const LossAxis&
   return path;
 }
 
-// Where the run of the first seed got to a loss.
+// Returns when the run of the first seed reached a loss.
 std::optional<Seconds> crossing(const DrawnPolicy& drawn, std::size_t loss) {
   const std::vector<SimPoint>& all = drawn.run().crossings;
   if (loss >= all.size()) return std::nullopt;
   return all[loss].t;
 }
 
-// A dot on the main policy and one on the fastest baseline, and the speedup left of all lines and
-// under the loss, where there is nothing else.
+// Draws a dot on the main policy and one on the fastest baseline at each loss. Writes the speedup
+// below the loss and left of all curves, where the plot is empty.
 void draw_speedups(SvgPage& page, const Comparison& comparison, const std::vector<DrawnPolicy>& all,
                    const TimeAxis& time, const LossAxis& axis) {
   const DrawnPolicy* main = main_of(all);

@@ -1,4 +1,4 @@
-// The parts of a comparison's picture: two panels over one axis of time. Lengths are pixels.
+// The parts of a comparison's picture: two panels with one time axis. Lengths are pixels.
 #pragma once
 
 #include <string>
@@ -21,33 +21,35 @@ struct DrawnPolicy {
   std::string colour;  // a class of the page
   double width;
   bool dashed = false;
-  bool main = false;  // the one that all is about: "copus", or the first of its kind
+  bool main = false;  // the policy that the picture is about: "copus", or the first of its kind
 
   bool is_static() const { return result->policy.rule == Rule::kStatic; }
   const SimOutcome& run() const { return result->first; }
 };
 
 const DrawnPolicy* main_of(const std::vector<DrawnPolicy>& all);
-// Thin lines below, the main one on top of them; dashes hide nothing.
+// Returns the policies in drawing order: thin lines first, the main policy on top of them, dashed
+// lines last, because they hide little.
 std::vector<const DrawnPolicy*> in_drawing_order(const std::vector<DrawnPolicy>& all);
 void draw_line(SvgPage& page, const DrawnPolicy& drawn, const std::string& path);
 
-// Of both panels. Logarithmic: the last loss takes a hundred times as long as the first.
+// The time axis of both panels. It is logarithmic, because the last loss takes a hundred times as
+// long as the first.
 struct TimeAxis {
   Seconds from{1}, to{10};
 
   TimeAxis(const std::vector<DrawnPolicy>& all, std::size_t losses);
-  // On the edge where `t` lies beyond it.
+  // Returns the position of `t`, which is on the edge if `t` is outside the axis.
   double x(Seconds t) const;
   void draw(SvgPage& page, double top, double height, bool named) const;
 };
 
-// "4.31 h".
+// Returns a time as text, for example "4.31 h".
 std::string time_text(Seconds time);
 
 void draw_loss_panel(SvgPage& page, const Comparison& comparison,
                      const std::vector<DrawnPolicy>& all, const TimeAxis& time);
-// Returns where it ends.
+// Returns the y at which the panel ends.
 double draw_batch_panel(SvgPage& page, const std::vector<DrawnPolicy>& all, const TimeAxis& time,
                         double top);
 

@@ -27,7 +27,7 @@ const PolicyResult* main_policy(const Comparison& comparison) {
   return found;
 }
 
-// `share` of the way from one "#rrggbb" to another.
+// Returns the colour that is `share` of the way from one "#rrggbb" to another.
 std::string between(const std::string& from, const std::string& to, double share) {
   std::string out = "#";
   for (std::size_t at = 1; at < from.size(); at += 2) {
@@ -40,8 +40,8 @@ std::string between(const std::string& from, const std::string& to, double share
   return out;
 }
 
-// Static ones thin and in one hue, the stronger the larger the batch; the main one thick; each of
-// the rest in its own colour.
+// Chooses lines and colours. Static policies are thin and of one hue, stronger for larger batches.
+// The main policy is thick. Each of the rest has its own colour.
 std::vector<DrawnPolicy> drawn_of(const Comparison& comparison, SvgPage& page) {
   std::map<std::int64_t, std::string> static_colours;
   for (const PolicyResult& result : comparison.policies) {
@@ -59,7 +59,7 @@ std::vector<DrawnPolicy> drawn_of(const Comparison& comparison, SvgPage& page) {
     page.style_colour(fmt::format("c{}", i), kSvgColours[i]);
   }
   constexpr int kMain = 3;
-  constexpr std::array<int, 5> kOthers = {2, 6, 1, 4, 7};  // no blue: that is the static ones'
+  constexpr std::array<int, 5> kOthers = {2, 6, 1, 4, 7};  // no blue, which static policies have
   const PolicyResult* main = main_policy(comparison);
   std::vector<DrawnPolicy> all;
   std::size_t others = 0;
@@ -77,7 +77,7 @@ std::vector<DrawnPolicy> drawn_of(const Comparison& comparison, SvgPage& page) {
   return all;
 }
 
-// Returns where it ends.
+// Returns the y at which the legend ends.
 double draw_legend(SvgPage& page, const Comparison& comparison,
                    const std::vector<DrawnPolicy>& all) {
   double y = kLossY - 12;

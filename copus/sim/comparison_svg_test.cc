@@ -20,7 +20,8 @@ Comparison comparison_of(const Scenario& scenario, const std::vector<std::string
   return compare(policies, runs, kLosses);
 }
 
-// Two texts on one line of the page whose boxes meet, by a width of 7 pixels a character.
+// Whether the boxes of two texts on one line of the page overlap, at an assumed width per
+// character.
 bool texts_overlap(const std::string& svg) {
   struct Box {
     double x, end, y;
@@ -53,7 +54,7 @@ TEST(ComparisonSvg, DrawsEveryPolicyOnceAndTheMovingOnesTwice) {
   const std::string svg = comparison_svg(comparison, "a model on a cluster");
   expect_valid_svg(svg);
   const std::size_t policies = comparison.policies.size(), moving = 3;
-  EXPECT_EQ(count(svg, "stroke='currentColor'"), 2 * policies + moving);  // and the legend
+  EXPECT_EQ(count(svg, "stroke='currentColor'"), 2 * policies + moving);  // with the legend's
   EXPECT_EQ(count(svg, "stroke-dasharray='6 4'"), 3U);                    // the oracle
   EXPECT_EQ(count(svg, "stroke-width='3.4'"), 3U);                        // copus
   for (const PolicyResult& result : comparison.policies) {
@@ -86,7 +87,7 @@ TEST(ComparisonSvg, NamesEachLayoutWhereItBegins) {
   EXPECT_GE(count(svg, "class='change'"), 2U);
   EXPECT_FALSE(texts_overlap(svg));
 
-  // As many as a run could make, close together: they lie above each other.
+  // The most layouts that have names, close together: their names lie above each other.
   run.phases.resize(1);
   for (int i = 0; i < 12; ++i) {
     Configuration at = scenario.candidates[static_cast<std::size_t>(i % 3)].at;
@@ -95,11 +96,11 @@ TEST(ComparisonSvg, NamesEachLayoutWhereItBegins) {
   }
   const std::string crowded = comparison_svg(comparison, "title");
   expect_valid_svg(crowded);
-  EXPECT_EQ(count(crowded, "class='change'"), 12U);  // the first is where it was
+  EXPECT_EQ(count(crowded, "class='change'"), 12U);  // the start and 11 moves
   EXPECT_EQ(count(crowded, ".mb1<"), 12U);
   EXPECT_FALSE(texts_overlap(crowded));
 
-  // More than there is room for have a line alone.
+  // Layouts for whose names there is no room have only a line.
   for (int i = 0; i < 300; ++i) {
     const Configuration& at = scenario.candidates[static_cast<std::size_t>(i % 3)].at;
     run.phases.push_back({run.time * (0.9 + 0.0003 * i), at});
@@ -127,7 +128,7 @@ TEST(ComparisonSvg, LossesCloseTogetherAreNotWrittenOverEachOther) {
 TEST(ComparisonSvg, IsSelfContainedAndForLightAndDarkPages) {
   const std::string svg = comparison_svg(comparison_of(quiet_scenario(), {"copus"}), "a<b&c");
   expect_valid_svg(svg);
-  EXPECT_EQ(count(svg, "http"), 1U);  // the namespace
+  EXPECT_EQ(count(svg, "http"), 1U);  // only the namespace
   EXPECT_EQ(count(svg, "<script"), 0U);
   EXPECT_EQ(count(svg, "prefers-color-scheme:dark"), 1U);
   EXPECT_EQ(count(svg, ">a&lt;b&amp;c<"), 1U);

@@ -11,7 +11,8 @@ namespace {
 
 const std::vector<Policy> kPolicies = parse_policies({"static", "copus"}, {16, 64}).value();
 
-// To losses 4 and 3, as far as given: seconds and samples, `pauses` of the seconds at the last.
+// Returns a run that reaches losses 4 and 3, or fewer, at these seconds and samples. It has paused
+// for `pauses` seconds before the last crossing.
 SimOutcome run(const std::vector<std::pair<double, double>>& crossings, double pauses = 0) {
   SimOutcome out;
   for (const auto& [seconds, samples] : crossings) {
@@ -41,7 +42,7 @@ TEST(Compare, SpeedupIsOverTheBaselineThatIsFirstAtEachLoss) {
   EXPECT_NEAR(copus.by_loss[1], 10, 1e-9);
   EXPECT_NEAR(copus.average, 17.5, 1e-9);
   EXPECT_NEAR(copus.peak, 25, 1e-9);
-  // A baseline is compared with the best of them, itself at times.
+  // A baseline is also compared with the fastest baseline, which can be itself.
   EXPECT_EQ(all.policies[0].speedup.by_loss[0], 0);
   EXPECT_LT(all.policies[0].speedup.by_loss[1], 0);
 }
@@ -59,7 +60,7 @@ TEST(Compare, SpreadIsOverSeedsEachWithItsOwnBaseline) {
   EXPECT_EQ(copus.reached[0].time, Seconds(9));
   EXPECT_EQ(copus.reached[0].low, Seconds(8));
   EXPECT_EQ(copus.reached[0].high, Seconds(10));
-  EXPECT_EQ(all.fastest[0].time, Seconds(11));  // by mean; equal: the first
+  EXPECT_EQ(all.fastest[0].time, Seconds(11));  // the smallest mean; if equal, the first
 }
 
 TEST(Compare, ThroughputEfficiencyAndPausesMultiplyToTheSpeedup) {
@@ -98,7 +99,7 @@ TEST(Compare, WhoNeverGetsThereTakesForeverAndHasNoAverage) {
   const Speedup& copus = all.policies[2].speedup;
   EXPECT_NEAR(copus.by_loss[0], 25, 1e-9);
   EXPECT_TRUE(std::isnan(copus.by_loss[1]));
-  EXPECT_TRUE(std::isnan(copus.average)) << "a loss that only a baseline reached is no tie";
+  EXPECT_TRUE(std::isnan(copus.average)) << "a loss that only a baseline reached must count";
   EXPECT_TRUE(std::isnan(copus.peak));
 }
 
@@ -112,7 +113,7 @@ TEST(Compare, NobodyIsFasterWhereNobodyGetsAnywhere) {
   }
 }
 
-// One seed of two that does not get there: there is no mean time, and no mean speedup.
+// If one of two seeds does not reach the loss, there is no mean time and no mean speedup.
 TEST(Compare, ASeedThatFailsIsNotLeftOutOfTheSpeedup) {
   const Comparison all = compare(kPolicies,
                                  {{run({{10, 1}}), run({{10, 1}})},

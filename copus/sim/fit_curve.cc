@@ -10,10 +10,10 @@ namespace copus {
 namespace {
 
 constexpr std::size_t kLevels = 40;   // losses at which the runs are compared
-constexpr double kProgressSd = 0.05;  // relative, of one run's progress to a loss
+constexpr double kProgressSd = 0.05;  // relative standard deviation of a run's progress to a loss
 
-// What is fitted: the critical batch at the last loss and the sharpness, as logarithms, and how
-// fast the critical batch rises as the loss falls.
+// The fitted parameters: the critical batch at the last loss and the sharpness, as logarithms, and
+// how fast the critical batch rises as the loss falls.
 enum Parameter { kCritical, kSharpness, kExponent, kParameters };
 
 struct Prior {
@@ -29,8 +29,8 @@ FittedCurve unpack(const Eigen::VectorXd& x, double last_loss) {
   return fitted;
 }
 
-// The recorded noise scale at a loss: the logarithms' mean near it; nothing where none was
-// recorded.
+// Returns the geometric mean of the noise scales that were recorded at no more than 1.05 times
+// `loss`; nullopt if there are none.
 std::optional<double> noise_at(const std::vector<RecordedRun>& runs, double loss) {
   double sum = 0, n = 0;
   for (const RecordedRun& run : runs) {
@@ -44,7 +44,7 @@ std::optional<double> noise_at(const std::vector<RecordedRun>& runs, double loss
   return std::exp(sum / n);
 }
 
-// Losses that every run has passed, from the highest.
+// Returns losses that every run has passed, from the highest to the lowest.
 std::vector<double> common_levels(const std::vector<RecordedRun>& runs) {
   double highest = INFINITY, lowest = 0;
   for (const RecordedRun& run : runs) {
@@ -65,8 +65,8 @@ std::vector<double> common_levels(const std::vector<RecordedRun>& runs) {
   return levels;
 }
 
-// The logarithm of the progress that a run had made when it first was at each level. Progress
-// follows from the recorded losses, so no curve is needed.
+// Returns the logarithm of the progress that a run had made when it first reached each level. The
+// recorded losses give the critical batch of each step, so no curve is needed.
 std::vector<double> progress_to(const RecordedRun& run, const std::vector<double>& levels,
                                 const FittedCurve& guess) {
   std::vector<double> reached;
@@ -81,7 +81,7 @@ std::vector<double> progress_to(const RecordedRun& run, const std::vector<double
   return reached;
 }
 
-// By level.
+// Returns the mean over runs, by level.
 std::vector<double> mean_progress(const std::vector<std::vector<double>>& of_runs) {
   std::vector<double> mean(of_runs.front().size());
   for (const std::vector<double>& run : of_runs) {
@@ -92,8 +92,8 @@ std::vector<double> mean_progress(const std::vector<std::vector<double>>& of_run
   return mean;
 }
 
-// The highest loss that all runs had when their mean was of a whole window: above it, how many
-// samples were seen says more than what was learned.
+// Returns the highest loss at which every run has seen two windows of samples. Above it a smoothed
+// loss depends more on the number of samples in its mean than on what the run has learned.
 double first_whole(const std::vector<RecordedRun>& runs) {
   double loss = INFINITY;
   for (const RecordedRun& run : runs) {
@@ -152,7 +152,7 @@ class Residuals {
   std::vector<Prior> priors_;
 };
 
-// Progress rises by a little at least from one level to the next.
+// Sets the curve's knots. From one level to the next, progress rises at least a little.
 void set_knots(const std::vector<double>& levels, const std::vector<double>& log_progress,
                LossCurve& curve) {
   for (std::size_t i = 0; i < levels.size(); ++i) {
@@ -174,8 +174,8 @@ Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calib
   if (levels.empty()) {
     return field_error(
         "--from",
-        "got runs with no loss in common; want runs that learn, and go as far as each "
-        "other");
+        "got runs with no loss in common; want runs whose losses fall and reach a common "
+        "value");
   }
   const double last_loss = levels.back();
   const double some_batch = static_cast<double>(runs.front().steps().back().global_batch);
@@ -183,7 +183,8 @@ Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calib
   const std::vector<Prior> priors = {{std::log(believed), 1.5}, {0, 0.7}, {1, 1}};
   const Residuals residuals(runs, levels, priors);
   Eigen::NumericalDiff<Residuals> differentiated(residuals);
-  // From several beginnings: far from the critical batch there is no slope to follow.
+  // The solver starts from several points, because far from the critical batch the residuals have
+  // no slope.
   Eigen::VectorXd x(kParameters);
   double least = INFINITY;
   for (const double factor : {1.0, 0.25, 4.0}) {

@@ -1,4 +1,4 @@
-// A loss curve and a law of progress, fitted to recorded runs.
+// Fits a loss curve and a law of progress to recorded runs.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,14 @@ namespace copus {
 struct FittedCurve {
   LossCurve curve;
   ProgressLaw law;
-  double spread = 0;  // root mean square, relative, of the runs' progress to the same loss
+  double spread = 0;  // relative RMS deviation of the runs' progress to the same loss
 };
 
-// The law under which all runs have made the same progress when they have the same loss, whatever
-// their batches: least squares over the logarithms, by Levenberg and Marquardt. What the runs do
-// not tell stays near a prior: the critical batch is `calibration` times the recorded noise scale,
-// as one run alone cannot tell. REQUIRES: runs.
+// Finds the law under which all runs, at any batches, have made the same progress when they have
+// the same loss: least squares over the logarithms, by Levenberg and Marquardt. A parameter that
+// the runs do not determine stays near its prior. For the critical batch, which a single run does
+// not determine, the prior is `calibration` times the recorded noise scale.
+// REQUIRES: runs is not empty.
 Result<FittedCurve> fit_curve(const std::vector<RecordedRun>& runs, double calibration);
 
 }  // namespace copus

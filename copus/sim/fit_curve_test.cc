@@ -20,7 +20,7 @@ LossCurve true_curve() {
   return curve;
 }
 
-// Steps at one batch by a law, as a run would record them.
+// Returns a run at one batch whose steps follow a law.
 RecordedRun run_at(std::int64_t batch, double critical, double sharpness, double until) {
   LossCurve curve = true_curve();
   curve.critical_scale = critical;
@@ -43,7 +43,7 @@ RecordedRun run_at(std::int64_t batch, double critical, double sharpness, double
   return run;
 }
 
-// Steps to a loss at a batch, by what was fitted.
+// Returns the steps to a loss at a batch by the fitted curve and law.
 double steps_to(const FittedCurve& fitted, double batch, double until) {
   double progress = 0, steps = 0, loss = fitted.curve.start_loss;
   while (loss > until && steps < 1e6) {

@@ -12,7 +12,8 @@ double steps_to(const LossCurve& curve, double loss) {
   return curve.scale * std::pow(loss - curve.floor, -1 / curve.exponent);
 }
 
-// The knot that ends the piece that a value lies in.
+// Returns the index of the knot that ends the piece of a value. `before` says whether a knot lies
+// before the value.
 template <typename Before>
 std::size_t piece(const std::vector<LossKnot>& knots, const Before& before) {
   std::size_t end = 1;
@@ -63,14 +64,16 @@ LossCurve kaplan_curve(const ModelSpec& model, std::int64_t seq_len) {
   constexpr double kParameters = 8.8e13, kParameterExponent = 0.076;
   constexpr double kSteps = 2.1e3, kStepExponent = 0.76;
   constexpr double kBatchTokens = 2e8, kBatchExponent = 0.21;
-  // Of a mixture of experts those that a token passes through: the law is of dense models.
+  // The law is for dense models. Of a mixture of experts, the parameters that a token passes
+  // through count.
   const auto parameters = static_cast<double>(std::max<std::int64_t>(
       1, model.active_params() - model.embedding_params() - model.head_params()));
   LossCurve curve;
   curve.floor = std::pow(kParameters / parameters, kParameterExponent);
   curve.scale = kSteps;
   curve.exponent = kStepExponent;
-  // A model of a few parameters ends above where it would begin: its first loss is a nat higher.
+  // The floor of a tiny model can be above log(vocab). Its start loss is then one nat above the
+  // floor.
   curve.start_loss = std::max(std::log(static_cast<double>(model.vocab)), curve.floor + 1);
   curve.critical_scale = kBatchTokens / static_cast<double>(seq_len);
   curve.critical_exponent = 1 / kBatchExponent;

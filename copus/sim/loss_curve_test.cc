@@ -44,7 +44,7 @@ TEST(LossCurve, CriticalBatchIsKaplans) {
   }
 }
 
-// L = (8.8e13/N)^0.076 + (2.1e3/S)^0.76: where S is 2100 what is left above the floor is one nat.
+// L = (8.8e13/N)^0.076 + (2.1e3/S)^0.76: at S = 2100 the loss is one nat above the floor.
 TEST(LossCurve, FloorAndScaleAreKaplans) {
   const ModelSpec model = load_model("llama-2-7b").value();
   const LossCurve curve = kaplan_curve(model, 2048);
@@ -66,7 +66,7 @@ TEST(ProgressLaw, StepsAndSamplesLieOnTheirHyperbola) {
   const ProgressLaw law;
   const double critical = 85;
   for (const double batch : {1.0, 16.0, 85.0, 512.0, 4096.0}) {
-    const double steps = 1 / law.step(batch, critical);  // for the progress of one step
+    const double steps = 1 / law.step(batch, critical);  // for a progress of 1
     const double samples = steps * batch;
     EXPECT_NEAR((steps - 1) * (samples / critical - 1), 1, 1e-9) << batch;
   }

@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::size_t kIntervals = 600;
 
-// Losses from the start to the last, the wanted ones among them.
+// Returns the grid's losses from the start to the last one, all of `losses` included.
 std::vector<double> grid(const LossCurve& curve, const std::vector<double>& losses) {
-  // Even in the logarithm of what is left above the floor: steps are so too.
-  // Both ends as they are: a rounded one may lie outside and be left out.
+  // The grid is even in the logarithm of the loss above the floor, and so in the logarithm of
+  // steps. Both ends are added as they are, because a rounded end may lie outside and be erased.
   std::vector<double> all = losses;
   all.push_back(curve.start_loss);
   const double first = std::log(curve.start_loss - curve.floor);
@@ -26,7 +26,8 @@ std::vector<double> grid(const LossCurve& curve, const std::vector<double>& loss
   return all;
 }
 
-// Configurations whose state lies alike: between them a switch costs next to nothing.
+// Groups of configurations that place the state alike. Within a group a switch costs next to
+// nothing.
 struct Placements {
   std::vector<std::size_t> of;          // by candidate
   std::vector<const Candidate*> first;  // by placement
@@ -44,14 +45,16 @@ Placements placements_of(const std::vector<Candidate>& candidates) {
   return found;
 }
 
-// What checkpoints and failures make of a second, on average: of an interval half is lost.
+// Returns how much longer a second takes on average because of checkpoints and failures. A failure
+// loses half a checkpoint interval on average.
 double stretch(const FailureOptions& f) {
   if (f.between <= Seconds()) return 1;
   return (1 + f.checkpoint / f.checkpoint_every) *
          (1 + (f.checkpoint_every / 2 + f.restart) / f.between);
 }
 
-// Where the best way to a configuration came from, at one point of the grid.
+// The configuration from which the best way reaches another one at a point of the grid, and the
+// pause of that switch.
 struct Came {
   std::size_t from;
   Seconds pause;
@@ -86,7 +89,8 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
   };
   note(points.front());
   for (std::size_t i = 0; i + 1 < points.size(); ++i) {
-    // Switches at the interval's begin; at the very first nothing has to be moved.
+    // Switches happen at the beginning of an interval. Before the first one there is no state to
+    // move.
     std::vector<Came> here(n);
     std::vector<std::size_t> best(m, n);
     for (std::size_t c = 0; c < n; ++c) {
@@ -116,7 +120,7 @@ SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candida
     note(points[i + 1]);
   }
 
-  // Back from the end.
+  // Follows the fastest way back from the end.
   std::size_t at =
       static_cast<std::size_t>(std::min_element(time.begin(), time.end()) - time.begin());
   std::vector<std::size_t> way(came.size());

@@ -1,4 +1,4 @@
-// The oracle: the fastest way through all configurations, known from the end.
+// The oracle: the fastest sequence of configurations, found with full knowledge of the run.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,11 @@
 
 namespace copus {
 
-// Dynamic programming over progress (a grid fine in loss) and configuration: the least time to
-// every loss, switches paid for, with full knowledge of step times, pauses and critical batches,
-// and no noise. It may begin anywhere. The crossings are each loss's own optimum; phases and points
-// are of the way to the last. REQUIRES: candidates; losses that fall.
+// Returns the least time to every loss, pauses of switches included, by dynamic programming over
+// progress (a grid that is fine in loss) and configuration. It knows step times, pauses and
+// critical batches, and has no noise. It may begin in any configuration. The time of each crossing
+// is the optimum for that loss; phases and points are those of the fastest way to the last loss.
+// REQUIRES: candidates is not empty; losses fall.
 SimOutcome fastest_way(const World& world, const std::vector<Candidate>& candidates,
                        const std::vector<double>& losses);
 

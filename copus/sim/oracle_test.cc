@@ -20,8 +20,8 @@ Seconds slowest_step(const Scenario& scenario) {
   return most;
 }
 
-// No run gets to a loss before the oracle does, but for half a percent of the grid's and for two
-// steps of a run's own discretisation.
+// Expects that no run reaches a loss before the oracle. Allows half a percent for the oracle's grid
+// and two steps for the run's discretisation.
 void expect_first(const Scenario& scenario, const std::vector<std::string>& policies,
                   std::uint64_t seeds) {
   const SimOutcome oracle = fastest_way(scenario.world, scenario.candidates, kFineLosses);
@@ -78,7 +78,7 @@ TEST(Oracle, NeverMovesWhereAMoveTakesForever) {
   const Scenario scenario = quiet_scenario(Seconds(std::numeric_limits<double>::infinity()));
   const SimOutcome run = fastest_way(scenario.world, scenario.candidates, kFineLosses);
   EXPECT_EQ(run.layout_switches, 0);
-  EXPECT_GT(run.switches, 0);  // of the batch
+  EXPECT_GT(run.switches, 0);  // of the batch alone
   EXPECT_TRUE(std::isfinite(run.time.v));
   for (const SimPhase& phase : run.phases) {
     EXPECT_TRUE(same_placement(phase.at.plan, run.phases.front().at.plan));

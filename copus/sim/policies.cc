@@ -11,8 +11,8 @@
 namespace copus {
 namespace {
 
-// The predicted best at a batch: baselines know no more of step times than Copus does when it
-// begins.
+// Returns the candidate at a batch that is predicted to be fastest. Baselines know the predicted
+// step times only, as Copus does when it begins.
 const Candidate* best_at(const Scenario& scenario, std::int64_t batch,
                          const std::function<bool(const Candidate&)>& allowed = nullptr) {
   const auto found = std::find_if(
@@ -21,7 +21,8 @@ const Candidate* best_at(const Scenario& scenario, std::int64_t batch,
   return found == scenario.candidates.end() ? nullptr : &*found;
 }
 
-// The layout that is best at the critical batch of the end, of those that can run the first batch.
+// Returns the start with the layout that is best at the critical batch of the last loss, among the
+// layouts that can run the first batch.
 const Candidate* optimistic_start(const Scenario& scenario, double last_loss) {
   const double critical = scenario.world.curve.critical_batch(last_loss);
   const auto at_start = [&](const Candidate& late) -> const Candidate* {

@@ -58,7 +58,7 @@ TEST(ParsePolicies, ErrorsNameTheValueAndWhatWouldBeRight) {
   EXPECT_NE(unknown.find(" or oracle"), std::string::npos) << unknown;
 }
 
-// Where a run was at a time.
+// Return the loss and the configuration of a run at a time.
 double loss_at(const SimOutcome& run, Seconds t) {
   const auto after = std::find_if(run.points.begin(), run.points.end(),
                                   [&](const SimPoint& point) { return point.t > t; });
@@ -93,7 +93,7 @@ TEST(Static, StaysInTheFastestLayoutOfItsBatch) {
 TEST(Cbs, KeepsOneLayoutAndItsBatchBelowTheCriticalOne) {
   const Scenario scenario = quiet_scenario();
   const LossCurve& curve = scenario.world.curve;
-  const std::int64_t last_batch = 512;  // of the ladder, the largest below 535
+  const std::int64_t last_batch = 512;  // the largest candidate below the critical batch, 535
   for (const auto& [name, batch] :
        {std::pair{"cbs-pessimistic", std::int64_t{16}}, std::pair{"cbs-optimistic", last_batch}}) {
     const SimOutcome run = run_of(scenario, name, kLosses);
@@ -105,7 +105,7 @@ TEST(Cbs, KeepsOneLayoutAndItsBatchBelowTheCriticalOne) {
       const double critical = curve.critical_batch(loss_at(run, phase.begin));
       EXPECT_LE(phase.at.global_batch, std::max(16.0, 1.02 * critical)) << name;
     }
-    // It does follow: 256 and 512 are both there in the end.
+    // The batch follows the critical batch: in the end there are candidates of 256 and of 512.
     EXPECT_GE(run.phases.back().at.global_batch, 256) << name;
     EXPECT_GE(run.switches, 4) << name;
   }
@@ -129,7 +129,7 @@ TEST(Copus, WithNoBarsAndNoNoiseIsWhereGoodputIsMost) {
       EXPECT_GT(run.layout_switches, 0);
     }
     for (const SimPoint& point : run.points) {
-      if (point.loss > 7.5) continue;  // the first few steps, after which there is a noise scale
+      if (point.loss > 7.5) continue;  // the first few steps have no noise scale yet
       const double critical = scenario.world.curve.critical_batch(point.loss);
       const auto goodput_of = [&](const Configuration& at) {
         const auto found = std::find_if(scenario.candidates.begin(), scenario.candidates.end(),

@@ -18,7 +18,7 @@ Result<void> RecordedRun::add(const TimedEvent& event, const std::string& where)
     begin_ = t;
     start_ = *start;
   } else if (std::holds_alternative<RestartEvent>(event.event)) {
-    // Another process, whose clock began anew: time goes on from the last step that was seen.
+    // The new process has a new clock. Time continues from the last step before the restart.
     begin_ = t - seen_;
   } else if (const auto* step = std::get_if<StepEvent>(&event.event)) {
     return add_step(*step, event.t, where);

@@ -1,4 +1,4 @@
-// RecordedRun: a live run as its events tell it.
+// RecordedRun: a live run, read from its events.
 #pragma once
 
 #include <deque>
@@ -12,9 +12,9 @@
 namespace copus {
 
 struct RecordedStep {
-  Seconds t;  // since the first step began
-  Seconds time;
-  double loss = 0;      // of this step
+  Seconds t;     // end of the step, since the run's start event
+  Seconds time;  // duration of the step
+  double loss = 0;
   double smoothed = 0;  // mean over the last samples
   std::int64_t samples = 0;
   std::int64_t global_batch = 0;
@@ -24,15 +24,16 @@ struct RecordedStep {
 
 class RecordedRun {
  public:
-  // `losses`: falling. `window`: samples that a loss is the mean of; each was seen for the first
-  // time.
+  // `losses`: falling. `window`: the number of samples over which a loss is averaged. Each sample's
+  // loss is the one at which the run saw the sample for the first time.
   explicit RecordedRun(std::vector<double> losses, std::int64_t window)
       : losses_(std::move(losses)), window_(window) {}
 
-  // The next event. After a restart the steps that are done again replace the lost ones. `where`
+  // Adds the next event. Steps that are repeated after a restart replace the lost ones. `where`
   // names the file and line in errors.
   Result<void> add(const TimedEvent& event, const std::string& where);
-  // A whole file; a last line without an end is one that is being written, and left out.
+  // Adds the events of a whole file. Leaves out a last line without a newline, because it is still
+  // being written.
   Result<void> read(const std::string& path);
 
   // Whether the last loss was reached.
@@ -41,7 +42,7 @@ class RecordedRun {
   std::int64_t window() const { return window_; }
   const std::optional<StartEvent>& start() const { return start_; }
   double smoothed() const { return steps_.empty() ? 0 : steps_.back().smoothed; }
-  // As a simulated run's.
+  // Returns the run in the form of a simulated one.
   SimOutcome outcome() const;
 
  private:
@@ -51,7 +52,7 @@ class RecordedRun {
   std::vector<double> losses_;
   std::int64_t window_;
   Seconds begin_;
-  Seconds seen_;  // t of the last step, those that were lost too
+  Seconds seen_;  // t of the last step, lost steps included
   std::optional<StartEvent> start_;
   std::vector<RecordedStep> steps_;
   std::deque<std::pair<std::int64_t, double>> recent_;  // batch and loss

@@ -30,13 +30,13 @@ TimedEvent start_event() {
 TEST(RecordedRun, ALossIsReachedWhenTheMeanOfAWholeWindowIs) {
   RecordedRun run({3.0, 2.5}, 8);
   ASSERT_TRUE(run.add(start_event(), "test").has_value());
-  const double losses[] = {2.0, 2.0, 4.0, 2.0, 2.0, 2.0};  // of 4 samples each: two are a window
+  const double losses[] = {2.0, 2.0, 4.0, 2.0, 2.0, 2.0};  // of 4 samples each; a window has two
   for (int i = 0; i < 6; ++i) {
     ASSERT_TRUE(run.add(step_event(i + 1, 4, losses[i], 10.5 + 0.5 * i), "test").has_value());
   }
   const SimOutcome outcome = run.outcome();
   ASSERT_EQ(outcome.crossings.size(), 2U);
-  EXPECT_DOUBLE_EQ(outcome.crossings[0].t.v, 1.0);  // the second step: the first window is whole
+  EXPECT_DOUBLE_EQ(outcome.crossings[0].t.v, 1.0);  // the second step completes the first window
   EXPECT_DOUBLE_EQ(outcome.crossings[0].samples, 8);
   EXPECT_TRUE(run.reached());
   EXPECT_DOUBLE_EQ(run.steps()[2].smoothed, 3.0);

@@ -11,10 +11,10 @@
 namespace copus {
 namespace {
 
-constexpr std::size_t kTimed = 200;  // steps of a configuration that are looked at
-constexpr std::size_t kWarmUp = 3;   // of a phase, that are not
+constexpr std::size_t kTimed = 200;  // most steps of a configuration that count as observations
+constexpr std::size_t kWarmUp = 3;   // first steps of a phase, which do not count
 
-// Seconds of each configuration's steps.
+// Returns the seconds of each configuration's steps.
 std::map<std::string, std::vector<double>> recorded_times(const std::vector<RecordedRun>& runs) {
   std::map<std::string, std::vector<double>> times;
   for (const RecordedRun& run : runs) {
@@ -45,7 +45,7 @@ Result<RecordedWorld> recorded_world(const std::vector<RecordedRun>& runs,
   for (const Candidate& candidate : candidates) {
     const auto found = times.find(to_text(candidate.at));
     if (found == times.end()) continue;
-    // A run's time is the sum of its steps, slow ones too: the mean is what counts.
+    // The mean, not the median: a run's time is the sum of all its steps, slow ones included.
     const Seconds time(mean(found->second));
     (*steps)[found->first] = time;
     for (std::size_t i = 0; i < std::min(kTimed, found->second.size()); ++i) {

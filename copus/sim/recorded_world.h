@@ -1,4 +1,4 @@
-// The world as recorded runs show it: what a simulation is set in that continues them.
+// RecordedWorld: the simulated world that recorded runs show.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@ namespace copus {
 
 struct RecordedWorld {
   FittedCurve fitted;
-  double calibration = 0;           // critical batch as fitted / noise scale as recorded
-  std::int64_t configurations = 0;  // whose step times were recorded
+  double calibration = 0;           // fitted critical batch / recorded noise scale
+  std::int64_t configurations = 0;  // how many have recorded step times
   World world;                      // without pauses
 };
 
-// Step times: those of configurations that were recorded; of others what the model predicts,
-// corrected by them. `candidates` are predictions for the same model and machine. `believed`: what
-// the critical batch is over the noise scale where the runs cannot tell.
+// Makes a world from recorded runs. A configuration that ran has its recorded step time; the
+// others have the predicted one, corrected by the recorded ones. `candidates` are predictions for
+// the same model and machine. `believed`: critical batch / noise scale if the runs do not tell it.
 Result<RecordedWorld> recorded_world(const std::vector<RecordedRun>& runs,
                                      const std::vector<Candidate>& candidates, double believed);
 

@@ -1,8 +1,10 @@
-// With R replicas of n samples and a prefix of p: u_r and w_r are the unit noises of the prefix's
-// and of the replica's gradient, correlated by sqrt(p/n), and W = sum(w_r) / sqrt(R) is that of the
-// mean. Only |W|^2, sum |w_r|^2, sum |u_r|^2 and two projections on the gradient are needed, and
-// each is drawn from its own distribution given the others: a step costs the same however many
-// replicas and dimensions there are.
+// Draws the norms of one step without drawing gradients.
+//
+// There are R replicas of n samples with a prefix of p samples. u_r and w_r are the unit noises of
+// the prefix's and of the replica's gradient; their correlation is sqrt(p/n). W = sum(w_r) /
+// sqrt(R) is the unit noise of the mean gradient. The norms follow from |W|^2, sum |w_r|^2,
+// sum |u_r|^2 and two projections on the gradient. Each of these is drawn from its distribution
+// given the others, so the cost of a step does not grow with replicas or dimensions.
 #include "copus/sim/sampled_norms.h"
 
 #include <algorithm>

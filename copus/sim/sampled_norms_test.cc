@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-// Means and covariances of the norms of one step, over many.
+// Means and covariances of the norms of one step, over many draws.
 struct Moments {
   std::vector<double> mean;
   std::vector<std::vector<double>> covariance;
@@ -85,14 +85,14 @@ TEST(SampledNorms, ScatterByTheRankWhereNoiseDominates) {
   for (const double rank : {20.0, 100.0, 1000.0}) {
     const double expected = std::sqrt(2 / rank);
     const Moments moments = moments_of(20000, {0, 1}, rank, {2, 8, 4}, 5);
-    EXPECT_NEAR(moments.sd(2) / moments.mean[2], expected, 0.03 * expected);  // of all
-    // Each of four replicas has noise of its own.
+    EXPECT_NEAR(moments.sd(2) / moments.mean[2], expected, 0.03 * expected);  // of the whole batch
+    // Each of four replicas has its own noise.
     EXPECT_NEAR(moments.sd(1) / moments.mean[1], expected / 2, 0.03 * expected);
     EXPECT_NEAR(moments.sd(0) / moments.mean[0], expected / 2, 0.03 * expected);
   }
 }
 
-// The same norms from gradients that are written out, sample by sample.
+// Compares with norms of gradients that are drawn sample by sample.
 TEST(SampledNorms, ScatterTogetherAsThoseOfRealGradients) {
   constexpr int kDraws = 40000, kRank = 6, kReplicas = 3, kReplica = 4, kPrefix = 2;
   for (const double g2 : {0.0, 2.0, 40.0}) {
@@ -154,8 +154,8 @@ TEST(SampledNorms, GiveANoiseScaleWithoutBias) {
   }
 }
 
-// Nested norms have their noise in common, and less of it is left in the gradient's own: with R
-// replicas (R-1)/(R+1) of the variance that norms of different steps would give.
+// Nested norms share their noise, so the fitted norm of the true gradient (g2) has less of it: with
+// R replicas (R-1)/(R+1) of the variance that norms of different steps give.
 TEST(SampledNorms, NestedOnesTellMoreThanIndependentOnes) {
   for (const double replicas : {2.0, 4.0, 8.0}) {
     const NoiseTerms truth{0.01, 60};

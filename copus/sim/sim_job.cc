@@ -64,7 +64,7 @@ Result<StepReport> SimJob::step() {
   return report;
 }
 
-// A point where the curve has moved visibly: the picture, and times to a loss in between, need no
+// Notes crossings, and a point if the curve has moved visibly since the last one: the plot needs no
 // more.
 void SimJob::note() {
   const SimPoint here{outcome_.time, loss_, static_cast<double>(outcome_.samples), outcome_.pause};
@@ -82,7 +82,7 @@ void SimJob::save_or_fail() {
   const FailureOptions& f = world_.failures;
   if (f.between <= Seconds()) return;
   if (outcome_.time >= next_failure_) {
-    // What was done since the last checkpoint is done again.
+    // The run repeats the steps since the last checkpoint.
     ++outcome_.failures;
     outcome_.lost += outcome_.time - saved_.t + f.restart;
     outcome_.time += f.restart;

@@ -1,4 +1,4 @@
-// SimJob: a whole run in virtual time. The same controller drives it as drives a live run.
+// SimJob: a whole run in virtual time. The controller of live runs drives it.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,22 @@
 
 namespace copus {
 
-// A cluster that breaks. No time between failures: it never does.
+// Failures of the cluster and checkpoints.
 struct FailureOptions {
-  Seconds between{0};  // mean, of the whole cluster
+  Seconds between{0};  // mean time between failures of the whole cluster; 0: no failures
   Seconds checkpoint_every{1800};
-  Seconds checkpoint{0};  // that a checkpoint holds the run up
-  Seconds restart{300};   // from a failure to the first step again
+  Seconds checkpoint{0};  // pause of the run for a checkpoint
+  Seconds restart{300};   // from a failure to the next step
 };
 
-// How the world is. What the controller believes is its own matter.
+// The true world of a simulation. The controller's beliefs may differ from it.
 struct World {
   LossCurve curve;
   ProgressLaw law;
   // Critical batch / noise scale.
   double calibration = 2;
-  // Directions that the gradient's noise has (sample_norms); 100 scatters norms as a live run's do.
+  // Number of directions of the gradient's noise (sample_norms). With 100, norms scatter as in a
+  // live run.
   double noise_rank = 100;
   double step_jitter = 0.02;  // relative spread of one step's time
   std::function<Seconds(const Candidate&)> step_time;
@@ -36,12 +37,12 @@ struct World {
 
 struct SimOptions {
   std::vector<double> losses;  // falling; the run ends at the last
-  double most_steps = 2e6;     // a run that has not got there by then is given up; those that are
-                               // done again after a failure count
+  double most_steps = 2e6;     // the run also ends after so many steps; steps that are repeated
+                               // after a failure count
   std::uint64_t seed = 1;
 };
 
-// Where a run was for a while.
+// A configuration and when the run began to use it.
 struct SimPhase {
   Seconds begin;
   Configuration at;
@@ -51,7 +52,7 @@ struct SimPoint {
   Seconds t;
   double loss = 0;
   double samples = 0;
-  Seconds pauses;  // until then
+  Seconds pauses;  // sum until then
 };
 
 struct SimOutcome {
@@ -65,14 +66,15 @@ struct SimOutcome {
   Seconds pause;  // of switches
   Seconds lost;   // by failures and checkpoints
   std::vector<SimPhase> phases;
-  std::vector<SimPoint> crossings;  // of each loss that was asked for, as far as it got
-  // Each time the loss has fallen by about 1% of what there is to fall.
+  std::vector<SimPoint> crossings;  // of each loss that the run reached, in order
+  // One each time that the loss has fallen by 0.2% of the way from the start to the last loss.
+  // (Recorded runs and the oracle have points at other distances.)
   std::vector<SimPoint> points;
 };
 
 class SimJob final : public Job {
  public:
-  // `start`: where the run begins; `find` gives the candidate of a configuration to move to.
+  // `start`: the run's first configuration. `find` returns the candidate of a configuration.
   SimJob(const World& world, const SimOptions& options, Candidate start,
          std::function<const Candidate&(const Configuration&)> find);
 
@@ -99,10 +101,10 @@ class SimJob final : public Job {
   SimOptions options_;
   std::function<const Candidate&(const Configuration&)> find_;
   std::mt19937_64 random_;
-  std::mt19937_64 failures_;  // of their own: every policy of a seed meets the same
+  std::mt19937_64 failures_;  // separate, so that all policies of a seed have the same failures
   Candidate now_;
   Seconds step_time_;
-  double steps_taken_ = 0;  // those done again too
+  double steps_taken_ = 0;  // repeated steps included
   double progress_ = 0;
   double loss_;
   double noted_loss_;

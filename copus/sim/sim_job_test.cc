@@ -9,7 +9,7 @@
 namespace copus {
 namespace {
 
-// A quiet world in which one finds one's way by hand.
+// A quiet scenario whose results are known by calculation.
 class ByHand : public testing::Test {
  protected:
   SimJob job(std::vector<double> losses = {4, 3}, std::uint64_t seed = 1) {
@@ -75,7 +75,7 @@ TEST_F(ByHand, AStaticRunTakesTheIntegral) {
       const auto worth = [&](double loss) {
         return world.law.step(b, world.curve.critical_batch(loss));
       };
-      // The crossing is the first step at or below the loss, so up to one late.
+      // The crossing is the first step at or below the loss, so it is up to one step late.
       const double euler = 0.5 * std::log(worth(world.curve.start_loss) / worth(crossing.loss));
       EXPECT_NEAR(crossing.t / step_time, ideal_steps(world, b, crossing.loss), 1 + euler)
           << batch << " to " << crossing.loss;
@@ -146,7 +146,7 @@ TEST_F(ByHand, AFailureCostsARestartAndHalfACheckpointInterval) {
   }
   ASSERT_GT(failures, 100);
   EXPECT_NEAR(lost.v / failures, 100.0 / 2 + 40, 8);
-  // Restarts aside, as often as was asked for.
+  // Without the time of restarts, failures come once per 1,000 s.
   EXPECT_NEAR((time.v - 40 * failures) / failures / 1000, 1, 4 / std::sqrt(failures));
 }
 
@@ -159,7 +159,7 @@ TEST_F(ByHand, CheckpointsAloneCostWhatTheyHoldUp) {
   EXPECT_NEAR(run.lost / quiet, 0.05, 0.003);
 }
 
-// Each failure throws it back to the beginning.
+// Each failure takes the run back to the beginning.
 TEST_F(ByHand, ARunThatNeverGetsToACheckpointIsGivenUp) {
   scenario_.world.failures = {.between = Seconds(20), .checkpoint_every = Seconds(1e6)};
   SimJob run(scenario_.world, {.losses = {3}, .most_steps = 5000}, at(0), nullptr);

@@ -1,5 +1,5 @@
-// What the simulation's tests share: a machine with three layouts of its own, and a workload of the
-// catalog.
+// Scenarios and helpers that the simulation's tests share: an invented machine with three layouts,
+// and workloads of the catalog.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,11 +18,11 @@
 
 namespace copus {
 
-// What short_curve() is followed to.
+// The losses that tests follow short_curve() to.
 inline const std::vector<double> kLosses = {5, 4, 3};
 
-// To a loss of 3 it takes 8,000 steps at a batch of 128; the critical batch is 20 at a loss of 6,
-// 136 at 4 and 535 at 3.
+// Returns a curve that takes 8,000 steps at a batch of 128 to reach a loss of 3. The critical batch
+// is 20 at a loss of 6, 136 at 4 and 535 at 3.
 inline LossCurve short_curve() {
   LossCurve curve;
   curve.floor = 2;
@@ -34,8 +34,8 @@ inline LossCurve short_curve() {
   return curve;
 }
 
-// Eight ranks, three layouts, each the fastest over a range of batches. The beliefs are right, and
-// nothing is random.
+// Returns a scenario with eight ranks and three layouts. Each layout is the fastest over a range of
+// batches. The controller's beliefs are right, and nothing is random.
 inline Scenario quiet_scenario(Seconds layout_pause = Seconds(20)) {
   Scenario scenario;
   struct Layout {
@@ -71,7 +71,8 @@ inline Scenario quiet_scenario(Seconds layout_pause = Seconds(20)) {
   return scenario;
 }
 
-// As the evaluation has it: Kaplan's curves, the cost model as the truth.
+// Returns a scenario like those of the evaluation: Kaplan's curves, and the cost model as the
+// truth.
 inline Scenario catalog_scenario(const std::string& model_name, const std::string& cluster_name,
                                  std::vector<std::int64_t> batches) {
   const ModelSpec model = load_model(model_name).value();
@@ -92,8 +93,7 @@ inline Scenario catalog_scenario(const std::string& model_name, const std::strin
   return scenario;
 }
 
-// The integral, over progress up to a loss, of what `per_progress(critical batch)` says that a
-// little of it takes.
+// Integrates `per_progress(critical batch)` over the progress up to a loss.
 inline double integral_to(const LossCurve& curve, double loss,
                           const std::function<double(double)>& per_progress) {
   constexpr int kParts = 20000;
@@ -111,8 +111,9 @@ inline double integral_to(const LossCurve& curve, double loss,
   return sum;
 }
 
-// Steps to a loss at one batch, were steps infinitely small: a run's are up to half the logarithm
-// of how their worth has changed away (Euler's method, for the critical batch of a step's begin).
+// Returns the number of steps to a loss at one batch if steps were infinitely small. A run uses the
+// critical batch at the beginning of each step (Euler's method), so its number of steps differs by
+// up to half the logarithm of the change in a step's progress.
 inline double ideal_steps(const World& world, double batch, double loss) {
   return integral_to(world.curve, loss,
                      [&](double critical) { return 1 / world.law.step(batch, critical); });
