@@ -1,5 +1,5 @@
-// What a run says: one struct per event. event_json.h prints and parses all of them, and nobody
-// else reads or writes them by key.
+// The events of a run, one struct per kind. event_json.h prints and parses them; no other code
+// knows their keys.
 #pragma once
 
 #include <array>
@@ -17,14 +17,14 @@
 
 namespace copus {
 
-// Why a run, or this process's part of it, ended.
+// Why a run, or one process's part of it, ended.
 enum class EndReason {
   kSteps,
   kSamples,
   kLoss,
   kTime,
   kSignal,
-  kNotFinite,  // a loss or a gradient
+  kNotFinite,  // a loss or a gradient is not finite
   kSpike,
   kFailed,
 };
@@ -58,32 +58,32 @@ struct StartEvent {
   friend bool operator==(const StartEvent&, const StartEvent&) = default;
 };
 
-// An option that a resumed run has otherwise than before, as config.toml spells it.
+// An option that a resumed run changes, spelled as in config.toml.
 struct OptionChange {
   std::string name;
   std::string from;  // empty: it was not in the file
-  std::string to;    // empty: it is not in the file any more
+  std::string to;    // empty: it is no longer in the file
   friend bool operator==(const OptionChange&, const OptionChange&) = default;
 };
 
-// A run went on, in another process.
+// A run continued in another process.
 struct RestartEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
-  std::string from;  // the checkpoint; empty: none was there yet
+  std::string from;  // the checkpoint; empty: there was none yet
   ParallelPlan plan;
   std::int64_t global_batch = 0;
   std::int64_t ranks = 0;
   std::string why;
   std::string skipped;  // newer checkpoints that could not be used, and why; empty: none
-  std::vector<OptionChange> options;  // that changed with this start
+  std::vector<OptionChange> options;  // changed with this start
   friend bool operator==(const RestartEvent&, const RestartEvent&) = default;
 };
 
 struct StepEvent {
   std::int64_t step = 0;
-  std::int64_t samples = 0;  // consumed after it
-  std::int64_t tokens = 0;   // likewise
+  std::int64_t samples = 0;  // consumed so far, this step included
+  std::int64_t tokens = 0;   // consumed so far, this step included
   double loss = 0;
   double grad_norm = 0;
   double lr = 0;
@@ -92,16 +92,16 @@ struct StepEvent {
   Seconds step_time;
   double tokens_per_s = 0;
   std::optional<double> mfu;  // 0 to 1
-  // The gradient noise scale, smoothed, and its 95% interval; nothing while it is not known.
+  // The smoothed gradient noise scale and its 95% interval; nullopt: not known.
   std::optional<double> gns, gns_low, gns_high;
-  std::optional<double> g2, s;       // the step's own raw terms, where they were measured
+  std::optional<double> g2, s;       // this step's own terms; nullopt: it measured no norms
   std::optional<double> gns_scales;  // from the norms' weights alone
   std::vector<NormEntry> norms;      // empty: not measured in this step
   std::vector<NormEntry> scale_norms;
   std::optional<double> critical_batch;
   std::optional<double> goodput;
   std::uint64_t data_hash = 0;  // of all samples so far
-  // Where the rank's time went.
+  // Parts of rank 0's time.
   Seconds tp_wait, pp_wait, dp_wait, sync_wait, optimizer;
   friend bool operator==(const StepEvent&, const StepEvent&) = default;
 };
@@ -110,14 +110,14 @@ struct StepEvent {
 struct EvalEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
-  std::optional<double> loss;  // nothing: it was not finite
+  std::optional<double> loss;  // nullopt: not finite
   friend bool operator==(const EvalEvent&, const EvalEvent&) = default;
 };
 
 enum class DecisionAction {
   kKeep,
   kSwitch,
-  kLater,  // whoever goes on with the run begins there
+  kLater,  // the run ends here, and a resumed run begins at the best candidate
 };
 inline constexpr std::array kDecisionActions = {DecisionAction::kKeep, DecisionAction::kSwitch,
                                                 DecisionAction::kLater};
@@ -131,17 +131,17 @@ struct DecisionEvent {
   double gain = 0;
   DecisionAction action = DecisionAction::kKeep;
   std::string why;     // one line for a person
-  std::string reason;  // what speaks for the best one, which it does not name; empty: nothing
+  std::string reason;  // `why` without the best candidate's name; empty: nothing speaks for a move
   friend bool operator==(const DecisionEvent&, const DecisionEvent&) = default;
 };
 
-// A move, made or failed.
+// A move to another batch or layout, done or failed.
 struct ReconfigureEvent {
   std::int64_t step = 0;
   ParallelPlan from, to;
   std::int64_t global_batch_from = 0, global_batch_to = 0;
   bool done = false;
-  std::string error;  // not done: why
+  std::string error;  // why it was not done
   Seconds pause;
   Bytes bytes_moved, bytes_read;
   Seconds groups, allocate, transfer, commit;  // the pause by phase
@@ -152,7 +152,7 @@ struct CheckpointEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::string path;   // empty: it was not saved
-  std::string error;  // then: why
+  std::string error;  // why it was not saved
   Bytes bytes;
   Seconds copy, write;
   friend bool operator==(const CheckpointEvent&, const CheckpointEvent&) = default;
@@ -161,7 +161,7 @@ struct CheckpointEvent {
 struct BadStepEvent {
   std::int64_t step = 0;
   std::int64_t samples = 0;
-  std::optional<double> loss, grad_norm;  // nothing: no finite number
+  std::optional<double> loss, grad_norm;  // nullopt: not finite
   OnBadStep action = OnBadStep::kStop;
   std::string from;  // the checkpoint that the run went back to; empty: none
   std::string why;
@@ -173,7 +173,7 @@ struct EndEvent {
   std::string error;  // empty: none
   std::int64_t step = 0;
   std::int64_t samples = 0;
-  std::optional<double> loss;  // nothing: there is none, or it is no finite number
+  std::optional<double> loss;  // nullopt: there is none, or it is not finite
   std::optional<double> held_out_loss;
   Seconds seconds;
   double tokens_per_s = 0;
@@ -186,7 +186,7 @@ using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, Decis
                            ReconfigureEvent, CheckpointEvent, BadStepEvent, EndEvent>;
 
 struct TimedEvent {
-  Seconds t;  // since the process of the run that wrote it began
+  Seconds t;  // since the process that wrote the event opened its EventStream
   Event event;
   friend bool operator==(const TimedEvent&, const TimedEvent&) = default;
 };

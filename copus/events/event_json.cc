@@ -14,9 +14,9 @@
 namespace copus {
 namespace {
 
-// The fields of each event, stated once, in the order in which they are written: printing and
-// parsing walk the same lists. A visitor is called with a key and a field, whose type says how it
-// is written. Besides, it has
+// visit_fields() states the fields of each event once, in the order in which they are written.
+// Printing and parsing both use it. It calls a visitor with a key and a field, whose type decides
+// how the field is written. A visitor also has
 //   later(key, field)      a key that earlier versions did not write
 //   or_null(key, text)     an empty text is null
 //   short_plan(key, plan)  the plan's short name, not the whole plan
@@ -183,10 +183,7 @@ Json json_of(Seconds time) { return number_or_null(time.v); }
 Json json_of(Bytes amount) { return static_cast<std::int64_t>(std::llround(amount.v)); }
 Json json_of(std::uint64_t hash) { return checksum_text(hash); }
 template <typename Enum>
-  requires std::is_enum_v<Enum>
-Json json_of(Enum value) {
-  return to_string(value);
-}
+requires std::is_enum_v<Enum> Json json_of(Enum value) { return to_string(value); }
 Json json_of(const ParallelPlan& plan) { return plan_to_json(plan); }
 Json json_of(const std::optional<FlopsPerSec>& rate) {
   return rate ? number_or_null(rate->v) : Json(nullptr);
@@ -194,7 +191,7 @@ Json json_of(const std::optional<FlopsPerSec>& rate) {
 Json json_of(const std::optional<ClusterSpec>& cluster) {
   return cluster ? cluster_to_json(*cluster) : Json(nullptr);
 }
-// [[samples, mean squared norm, how many], …]
+// [[samples, mean squared norm, number of norms], …]
 Json json_of(const std::vector<NormEntry>& norms) {
   if (norms.empty()) return nullptr;
   Json all = Json::array();
@@ -244,11 +241,11 @@ class EventPrinter {
 
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 30;
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 53;  // a double holds each of them
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 53;  // a double is exact up to here
 constexpr double kMaxSeconds = 1e12;
 constexpr double kMaxNumber = std::numeric_limits<double>::max();
 
-// Fills an event's fields in. Of several errors the first is told.
+// Fills in an event's fields. finish() returns the first error.
 class EventParser {
  public:
   EventParser(const Json& json, const std::string& where)
@@ -268,7 +265,7 @@ class EventParser {
     if (!from_.has(key)) fail(key, "missing; want true or false");
     yes = from_.boolean_or(key, false);
   }
-  // Null, unlike a key that is not there, was no finite number.
+  // Null stands for a number that was not finite. A missing key is an error.
   void operator()(const char* key, double& number) {
     const bool is_null = json_.is_object() && json_.contains(key) && json_[key].is_null();
     number = is_null ? NAN : from_.number(key, -kMaxNumber, kMaxNumber);
@@ -379,7 +376,7 @@ class EventParser {
   void fail(const char* key, const std::string& what) {
     from_.fail(error_in(where_, field_error(key, "{}", what)));
   }
-  // What an error names itself is the field.
+  // Takes a parsed value, whose error already names the field.
   template <typename T>
   void take(T& field, Result<T> parsed) {
     if (!parsed) return from_.fail(error_in(where_, parsed.error()));
@@ -391,7 +388,7 @@ class EventParser {
   FieldReader from_;
 };
 
-// An event of that kind, with nothing in it.
+// Returns an empty event of a kind; nullopt if the kind is unknown.
 template <std::size_t i = 0>
 std::optional<Event> empty_event(std::string_view kind) {
   if constexpr (i < std::variant_size_v<Event>) {

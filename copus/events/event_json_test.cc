@@ -26,7 +26,7 @@ std::string error_of(const std::string& text) {
   return event ? "" : event.error().message;
 }
 
-// The event's text with the key's value replaced, or without the key where there is none.
+// Return the event's text with the key's value replaced, or without the key.
 std::string changed(const Event& event, const std::string& key, const Json& value) {
   Json json = event_to_json({Seconds(0.5), event});
   EXPECT_TRUE(json.contains(key));
@@ -41,7 +41,7 @@ std::string without(const Event& event, const std::string& key) {
 
 ParallelPlan plan_of(const char* name) { return parse_plan_text(name, "plan")->plan; }
 
-// One of each kind, with something in every field.
+// One event of each kind, with a value in every field.
 
 StartEvent a_start() {
   StartEvent e;
@@ -185,8 +185,8 @@ std::vector<Event> one_of_each() {
           a_move(),  a_checkpoint(), a_bad_step(), an_end()};
 }
 
-// Whoever reads these files has the keys, their order and how values are written in code of their
-// own.
+// Programs outside this repository read these files, and depend on the keys, their order and the
+// form of values.
 TEST(EventJson, TheFormatOfEachKindStaysAsItIs) {
   EXPECT_EQ(text_of(a_start()),
             R"({"event":"start","t":0.5,"model":"tiny","parameters":1002624,)"
@@ -256,7 +256,7 @@ TEST(EventJson, WhatIsNotKnownIsNull) {
   EXPECT_TRUE(event_to_json({Seconds(1), decision}).at("reason").is_null());
 }
 
-// Events with anything in them that a run may say.
+// Random events, with any values that a run may write.
 class RandomEvents {
  public:
   explicit RandomEvents(std::uint64_t seed) : random_(seed) {}
@@ -402,7 +402,7 @@ class RandomEvents {
   std::int64_t count() { return static_cast<std::int64_t>(random_() >> (4 + below(60))); }
   std::int64_t batch() { return 1 + static_cast<std::int64_t>(below(std::size_t{1} << 30)); }
   Bytes bytes() { return Bytes(static_cast<double>(random_() >> (11 + below(50)))); }
-  // Of any size and sign.
+  // Returns a number of any size and sign.
   double number() {
     const double digits = std::uniform_real_distribution<double>(-1, 1)(random_);
     return std::ldexp(digits, static_cast<int>(below(1200)) - 600);
@@ -413,7 +413,7 @@ class RandomEvents {
     for (NormEntry& norm : all) norm = {number(), number(), number()};
     return all;
   }
-  // Each name once; a text may be empty.
+  // Returns changes with different names; a text may be empty.
   std::vector<OptionChange> option_changes() {
     std::vector<OptionChange> all(below(4));
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -476,8 +476,8 @@ TEST(EventJson, WhatIsPrintedIsParsedAgain) {
   EXPECT_EQ(kinds.size(), std::variant_size_v<Event>);
 }
 
-// JSON has no such numbers. One that is always there is read as NaN, one that may be missing is
-// missing.
+// JSON has no such numbers. A number that is always there is read as NaN, an optional one as
+// nullopt.
 TEST(EventJson, ANumberThatIsNotFiniteIsNull) {
   for (const double odd : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL, -HUGE_VAL}) {
     StepEvent step = a_step();

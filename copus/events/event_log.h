@@ -1,4 +1,4 @@
-// A run's events.jsonl: where it is, and reading all of it, or what came since it was read last.
+// Reads a run's events.jsonl: the whole file, or the events since the last read.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace copus {
 
 std::string events_path(const std::string& run_dir);
 
-// Told of each event in turn; `where` is its file and line. What it returns ends the reading.
+// Takes each event in turn; `where` is its file and line. An error that it returns ends the
+// reading.
 using OnEvent = std::function<Result<void>(const TimedEvent& event, const std::string& where)>;
 
 // Follows a file that a run may still be writing.
@@ -20,10 +21,10 @@ class EventFollower {
  public:
   explicit EventFollower(std::string path) : path_(std::move(path)) {}
 
-  // The events since the last call. A last line without an end is one that is being written, and
-  // left for the next call; events of kinds that this version does not know are passed over. A file
-  // that is not there yet has none. After an error the next call begins behind the line that had
-  // it.
+  // Reads the events since the last call. Leaves a last line without a newline, which is still
+  // being written, for the next call. Skips events of kinds that this version does not know. A file
+  // that is not there yet has no events. After an error the next call begins behind the line that
+  // had the error.
   Result<void> read(const OnEvent& on_event);
 
  private:
@@ -31,7 +32,7 @@ class EventFollower {
   std::int64_t bytes_ = 0, lines_ = 0;  // read so far
 };
 
-// The same, once; a file that is not there is an error.
+// Reads all events of a file once. Fails if the file is not there.
 Result<void> read_events(const std::string& path, const OnEvent& on_event);
 
 }  // namespace copus

@@ -18,7 +18,7 @@ class EventLog : public testing::Test {
     return fmt::format("{{\"event\":\"eval\",\"t\":1,\"step\":{},\"samples\":8,\"loss\":2}}\n",
                        step);
   }
-  // Each event as "LINE=STEP".
+  // Collects each event as "LINE=STEP".
   OnEvent into(std::vector<std::string>& seen) const {
     return [&seen, this](const TimedEvent& event, const std::string& where) -> Result<void> {
       EXPECT_TRUE(where.starts_with(path_ + ":")) << where;

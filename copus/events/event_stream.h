@@ -1,5 +1,4 @@
-// The one stream of a run's events: who writes one writes it here, and whoever wants them
-// subscribes. Used by one thread.
+// EventStream: passes each event of a run to all sinks that subscribed. For use by one thread.
 #pragma once
 
 #include <chrono>
@@ -9,23 +8,24 @@
 
 namespace copus {
 
-// A view of a run's events: its file, a terminal's line, a table, a picture.
+// Takes a run's events, for example to write them to a file or to show them on a terminal.
 class EventSink {
  public:
   EventSink() = default;
   EventSink(const EventSink&) = delete;
   EventSink& operator=(const EventSink&) = delete;
   virtual ~EventSink() = default;
-  // An error ends the run: an event that a sink could not keep is not dropped.
+  // Takes one event. An error ends the run, so that no event is lost silently.
   virtual Result<void> take(const TimedEvent& event) = 0;
 };
 
 class EventStream {
  public:
-  // Sinks are told in the order in which they came. They must outlive the stream.
+  // Adds a sink. Sinks get each event in the order in which they subscribed. They must outlive the
+  // stream.
   void subscribe(EventSink& sink) { sinks_.push_back(&sink); }
 
-  // Every sink is told, even where one before it failed; returns the first error.
+  // Passes the event to every sink, also after an error of one; returns the first error.
   Result<void> write(Event event);
 
  private:

@@ -9,7 +9,7 @@
 namespace copus {
 namespace {
 
-// Notes the steps of evaluations; says no where it is told to.
+// Notes the steps of evaluations; fails if it has an error to return.
 class Notes final : public EventSink {
  public:
   Notes(std::vector<std::string>& all, std::string name, std::string error = "")
@@ -41,7 +41,7 @@ TEST(EventStream, SinksAreToldInTheOrderInWhichTheyCame) {
   Said said;
   Notes first(said, "first"), second(said, "second");
   EventStream stream;
-  ASSERT_TRUE(stream.write(eval(1))) << "nobody has to listen";
+  ASSERT_TRUE(stream.write(eval(1))) << "a stream without sinks must work";
   stream.subscribe(first);
   stream.subscribe(second);
   ASSERT_TRUE(stream.write(eval(2)));

@@ -17,7 +17,8 @@ std::string print(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Both ends are rounded, not start and duration: spans that touch still touch.
+// Rounds a time to nanoseconds. Callers round the start and the end of a span, not its duration, so
+// that spans that touch still touch after rounding.
 std::int64_t nanoseconds(Seconds time) { return std::llround(time.v * 1e9); }
 
 class Printer {
@@ -28,7 +29,7 @@ class Printer {
     return std::move(text_);
   }
 
-  // A metadata event; thread 0: of the whole process.
+  // Prints a metadata event. Thread 0 means the whole process.
   void metadata(std::string_view what, std::int64_t process, std::int64_t thread,
                 const Json& args) {
     begin('M', process);
@@ -47,8 +48,8 @@ class Printer {
     text_ += '}';
   }
 
-  // A viewer ties either end to the slice that is open at that time, hence a start just before the
-  // end of its slice, and a finish that binds to the slice around it ("bp":"e").
+  // A viewer ties each end of an arrow to the slice that is open at that time. So the arrow starts
+  // 1 ns before the end of its slice, and its finish binds to the slice around it ("bp":"e").
   void flow(std::size_t id, const TraceFlow& flow, const TraceSpan& from, const TraceSpan& to) {
     const std::int64_t start = nanoseconds(from.start);
     const std::int64_t end = nanoseconds(from.start + from.duration);

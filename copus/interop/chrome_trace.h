@@ -1,4 +1,4 @@
-// Trace Event JSON, as ui.perfetto.dev and chrome://tracing read it, from a neutral list of spans.
+// Writes a list of time spans as Trace Event JSON, which ui.perfetto.dev and chrome://tracing read.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace copus {
 
-// Processes and threads are numbers of the caller's choice, from 1: viewers keep 0 for themselves.
+// The caller numbers processes and threads as it likes, from 1. Viewers use 0 themselves.
 struct TraceProcess {
   std::int64_t process = 1;
   std::string name;
@@ -23,7 +23,8 @@ struct TraceThread {
   std::string name;
 };
 
-// One slice of a thread's track. Spans of one thread may nest or follow each other, not overlap.
+// One slice of a thread's track. Two spans of one thread may be nested or apart, but must not
+// overlap partly.
 struct TraceSpan {
   std::int64_t process = 1;
   std::int64_t thread = 1;
@@ -31,10 +32,10 @@ struct TraceSpan {
   std::string category;
   Seconds start;
   Seconds duration;
-  Json args = nullptr;  // an object, shown when the slice is selected; null: none
+  Json args = nullptr;  // an object that the viewer shows for a selected slice; null: none
 };
 
-// An arrow from the end of one span to the start of another: a message.
+// A message, drawn as an arrow from the end of one span to the start of another.
 struct TraceFlow {
   std::size_t from = 0;  // index into Trace::spans
   std::size_t to = 0;
@@ -48,9 +49,8 @@ struct Trace {
   std::vector<TraceFlow> flows;
 };
 
-// Times are rounded to whole nanoseconds and printed in microseconds, as the format wants them.
-// Text that is not UTF-8 is kept readable: bad bytes become the replacement character. REQUIRES:
-// every flow's spans exist.
+// Times are rounded to whole nanoseconds and printed in microseconds, the unit of the format. Bytes
+// that are not UTF-8 become the replacement character. REQUIRES: the spans of every flow exist.
 std::string chrome_trace(const Trace& trace);
 
 }  // namespace copus

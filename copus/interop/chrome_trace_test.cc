@@ -14,7 +14,7 @@ Json parse(const Trace& trace) {
   return json ? *json : Json::object();
 }
 
-// The only event of phase `phase`.
+// Returns the only event of phase `phase`.
 Json event(const Json& trace, const std::string& phase) {
   Json found;
   for (const Json& e : trace["traceEvents"]) {

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian");
 
-// A file's elements need not lie on even addresses.
+// Copies each element with memcpy, because the elements of a file may lie on odd addresses.
 template <typename Half>
 void widen_halves(std::span<const std::byte> bytes, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -1,4 +1,5 @@
-// Floating-point formats of tensor files to and from float. NaN stays NaN, infinity infinity.
+// Converts the floating-point formats of tensor files to and from float. NaN stays NaN, and
+// infinity stays infinity.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +9,14 @@
 
 namespace copus {
 
-// Bytes of an element of a format by its name in safetensors: F32, BF16, F16; 0 for others.
+// Returns the bytes of one element of a format, which has its safetensors name: F32, BF16 or F16.
+// Returns 0 for any other name.
 std::int64_t float_bytes(std::string_view dtype);
-// The elements of `bytes` as floats. REQUIRES: a format of float_bytes(), as many elements in both.
+// Converts the elements of `bytes` to floats. REQUIRES: `dtype` is F32, BF16 or F16; both spans
+// hold the same number of elements.
 void widen(std::string_view dtype, std::span<const std::byte> bytes, std::span<float> out);
-// The opposite, to the nearest, ties to even. REQUIRES: F32 or BF16.
+// Converts floats to `dtype`, rounding to nearest, ties to even. REQUIRES: `dtype` is F32 or BF16;
+// both spans hold the same number of elements.
 void narrow(std::string_view dtype, std::span<const float> values, std::span<std::byte> out);
 
 }  // namespace copus

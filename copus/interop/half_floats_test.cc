@@ -36,7 +36,7 @@ TEST(HalfFloats, EveryBf16ComesBackAsItWas) {
   }
 }
 
-// No BF16 is nearer than the one chosen, and of two as near the even one is.
+// narrow() must choose the nearest BF16, and on a tie the one whose last bit is 0.
 TEST(HalfFloats, RoundingGoesToTheNearestBf16) {
   for (std::uint32_t i = 0; i < 200'000; ++i) {
     const auto value = std::bit_cast<float>(0x00012345U + i * 10'007U % 0x7f000000U);
@@ -50,11 +50,11 @@ TEST(HalfFloats, RoundingGoesToTheNearestBf16) {
   }
   EXPECT_EQ(to_bf16(-1.0F), to_bf16(1.0F) | 0x8000);
   EXPECT_TRUE(std::isinf(from_bf16(to_bf16(std::numeric_limits<float>::max()))));
-  // A NaN whose bits lie all below those kept.
+  // A NaN whose only mantissa bit is among those that BF16 drops.
   EXPECT_TRUE(std::isnan(from_bf16(to_bf16(std::bit_cast<float>(0x7f800001U)))));
 }
 
-// IEEE 754 binary16, written from its definition.
+// Computes each value from the definition of IEEE 754 binary16.
 TEST(HalfFloats, EveryF16HasItsValue) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const float value = from_f16(static_cast<std::uint16_t>(bits));

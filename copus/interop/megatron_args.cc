@@ -8,7 +8,8 @@
 namespace copus {
 namespace {
 
-// Megatron-LM's layout language: E embedding, t a decoder layer, L the loss; stages separated by |.
+// Returns the plan in Megatron-LM's layout language: E is the embedding, t a decoder layer, L the
+// loss; | separates stages.
 std::string pipeline_layout(const ParallelPlan& plan) {
   std::string layout;
   for (std::size_t i = 0; i < plan.stage_layers.size(); ++i) {
@@ -34,7 +35,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
     args.push_back(fmt::format("--qk-head-dim {}", m.mla.qk_nope_head_dim));
     args.push_back(fmt::format("--qk-pos-emb-head-dim {}", m.mla.qk_rope_head_dim));
     args.push_back(fmt::format("--v-head-dim {}", m.mla.v_head_dim));
-    args.push_back("--rope-type rope");  // its default there is yarn
+    args.push_back("--rope-type rope");  // with latent attention, Megatron-LM's default is yarn
   } else {
     if (m.kv_heads != m.heads) {
       args.push_back("--group-query-attention");
@@ -57,7 +58,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
           fmt::format("--rotary-seq-len-interpolation-factor {:.0f}", m.rope_scaling.factor));
     }
   }
-  // Positions before the token itself.
+  // Megatron-LM counts the positions before the token; sliding_window includes the token itself.
   if (m.sliding_window > 0 && m.sliding_window < seq_len)
     args.push_back(fmt::format("--window-size {},0", m.sliding_window - 1));
   if (!m.dropout) {
@@ -76,8 +77,8 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
     args.push_back(fmt::format("--num-experts {}", m.moe.experts));
     args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
     args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
-    // What the cost model prices: tokens sent to their experts, and one grouped product for all of
-    // them, which Megatron-LM has in BF16 alone.
+    // The cost model prices an all-to-all dispatch and one grouped product for all experts.
+    // Megatron-LM has the grouped product only with --bf16, which FP8 uses too.
     args.push_back("--moe-token-dispatcher-type alltoall");
     if (precision == Precision::kBf16 || precision == Precision::kFp8) {
       args.push_back("--moe-grouped-gemm");
@@ -103,10 +104,12 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
   }
 }
 
-// What Megatron-LM's flags cannot say: the model that they describe would be another.
+// Refuses a model that Megatron-LM's flags cannot describe, because they would describe another
+// model.
 Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
   if (m.full_layers > 0 && m.sliding_window < seq_len) {
-    return field_error("max_window_layers", "got {} of {} layers; Megatron-LM's window is of all",
+    return field_error("max_window_layers",
+                       "got {} of {} layers without a window; Megatron-LM windows all layers",
                        m.full_layers, m.layers);
   }
   if (m.gated_mlp && m.activation != Activation::kSilu) {
@@ -125,8 +128,8 @@ Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
       (rope.low_freq_factor != 1 || rope.high_freq_factor != 4 ||
        rope.original_max_positions != 8192)) {
     return field_error("rope_scaling",
-                       "got llama3 with factors {} and {} from {} positions; Megatron-LM's has 1 "
-                       "and 4 from 8192",
+                       "got llama3 with factors {} and {} from {} positions; Megatron-LM has "
+                       "factors 1 and 4 from 8192 positions",
                        rope.low_freq_factor, rope.high_freq_factor, rope.original_max_positions);
   }
   if (rope.kind == RopeScaling::kLinear && rope.factor != std::floor(rope.factor)) {
@@ -150,8 +153,9 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
   }
   COPUS_TRY_VOID(check_model(model, seq_len));
   if (model.is_moe() && plan.tp > 1 && !plan.sp) {
-    return field_error("sp", "got 0 with tp={} and experts; Megatron-LM trains those with 1",
-                       plan.tp);
+    return field_error(
+        "sp", "got 0 with tp={} and experts; Megatron-LM trains experts under tp with sp=1 only",
+        plan.tp);
   }
   if (plan.ep > 1 && options.precision == Precision::kFp16) {
     return field_error(
@@ -169,8 +173,8 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
   }
   if (plan.cp > 1) args.push_back(fmt::format("--context-parallel-size {}", plan.cp));
   if (plan.ep > 1) args.push_back(fmt::format("--expert-model-parallel-size {}", plan.ep));
-  // Experts are cut by tp as the dense layers are; Megatron-LM's own default, stated because it is
-  // often changed.
+  // Experts are cut by tp like the dense layers. That is Megatron-LM's default; the flag states it
+  // because many launch scripts change it.
   if (model.is_moe() && plan.tp > 1)
     args.push_back(fmt::format("--expert-tensor-parallel-size {}", plan.tp));
   if (plan.sp) args.push_back("--sequence-parallel");
@@ -189,7 +193,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     args.push_back("--use-megatron-fsdp");
     args.push_back(fmt::format("--data-parallel-sharding-strategy {}",
                                plan.zero == 2 ? "optim_grads" : "optim_grads_params"));
-    args.push_back("--ckpt-format fsdp_dtensor");  // it takes no other
+    args.push_back("--ckpt-format fsdp_dtensor");  // the only format that Megatron's FSDP takes
   }
   if (overlap) args.push_back("--overlap-grad-reduce");
   if (overlap && plan.zero >= 1) args.push_back("--overlap-param-gather");

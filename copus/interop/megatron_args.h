@@ -1,4 +1,4 @@
-// A plan as Megatron-LM's launch flags.
+// Writes a model and a plan as Megatron-LM's launch flags.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace copus {
 
-// One entry per flag with its value ("--tensor-model-parallel-size 8"). What Megatron-LM cannot
-// express is an error.
+// Returns one entry per flag, with its value: "--tensor-model-parallel-size 8". A model or plan
+// that Megatron-LM's flags cannot express is an error.
 Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const ParallelPlan& plan,
                                                std::int64_t seq_len, std::int64_t global_batch,
                                                const CostOptions& options);
-// The same as a program takes them: a flag and its value are two words.
+// Splits the entries into the words of a program's arguments: a flag and its value are two words.
 std::vector<std::string> argument_words(const std::vector<std::string>& args);
-// One of them as a shell takes it, its value quoted where that is needed.
+// Returns one entry for a shell, with its value quoted if a shell needs that.
 std::string shell_line(const std::string& arg);
 
 }  // namespace copus

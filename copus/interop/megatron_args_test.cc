@@ -21,11 +21,11 @@ Flags flags_of(const std::string& model, const std::string& plan,
   return flags ? *flags : Flags();
 }
 
-// "--flag value", or a flag alone.
+// Whether the flags contain exactly this entry: "--flag value", or a flag without a value.
 bool has(const Flags& flags, const std::string& flag) {
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
-// Any flag of that name.
+// Whether the flags contain a flag of that name, with any value or none.
 bool names(const Flags& flags, const std::string& name) {
   return std::any_of(flags.begin(), flags.end(), [&](const std::string& flag) {
     return flag == name || flag.rfind(name + " ", 0) == 0;
@@ -138,8 +138,8 @@ TEST(MegatronArgs, RefuseAModelThatTheyCannotSay) {
             "rope_scaling: got yarn; Megatron-LM's flags have llama3 and linear");
   EXPECT_EQ(
       refusal([](ModelSpec& m) { m.rope_scaling.original_max_positions = 4096; }),
-      "rope_scaling: got llama3 with factors 1 and 4 from 4096 positions; Megatron-LM's has 1 "
-      "and 4 from 8192");
+      "rope_scaling: got llama3 with factors 1 and 4 from 4096 positions; Megatron-LM has factors "
+      "1 and 4 from 8192 positions");
 }
 
 TEST(MegatronArgs, StateEachFlagOnce) {
@@ -168,7 +168,8 @@ TEST(MegatronArgs, OfAnUnevenSplitDrawItsLayout) {
 }
 
 TEST(MegatronArgs, OfAnUnevenInterleavedSplitListEveryChunk) {
-  // pp*vp stages; an end without layers still has the embedding or the loss.
+  // The layout has pp*vp stages. A first or last stage without layers still has the embedding or
+  // the loss.
   const Flags flags = flags_of("tiny", "pp=2,vp=2,split=1-2-1-0");
   EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|t|L"));
   EXPECT_FALSE(names(flags, "--num-virtual-stages-per-pipeline-rank")) << "the layout implies it";
@@ -201,7 +202,7 @@ TEST(MegatronArgs, AreWordsForAProgramAndQuotedLinesForAShell) {
   EXPECT_EQ(shell_line(flags[2]), "--pipeline-model-parallel-layout 'Et|tt|tL'");
 }
 
-// Megatron-LM's own checks (megatron/training/arguments.py, moe_layer.py).
+// Follows Megatron-LM's own checks (megatron/training/arguments.py, moe_layer.py).
 TEST(MegatronArgs, OfAMixtureAreWhatMegatronAccepts) {
   EXPECT_TRUE(names(flags_of("mixtral-8x7b", "ep=8,dp=8"), "--moe-grouped-gemm"));
   CostOptions half;

@@ -41,7 +41,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   if (file.fd_ < 0) return failed(path, "opened");
   struct stat status = {};
   if (::fstat(file.fd_, &status) != 0) return failed(path, "read");
-  if (!S_ISREG(status.st_mode)) return make_error("{}: is no file; want a regular one", path);
+  if (!S_ISREG(status.st_mode)) return make_error("{}: is not a regular file", path);
   std::string head(std::min<std::size_t>(8, static_cast<std::size_t>(status.st_size)), '\0');
   const auto bytes = [&] { return std::as_writable_bytes(std::span(head.data(), head.size())); };
   COPUS_TRY_VOID(read_all(file.fd_, 0, bytes(), path));
@@ -72,7 +72,7 @@ Result<void> SafetensorsFile::read(const SafetensorsArray& array, std::int64_t o
                                    std::span<std::byte> out) const {
   const auto size = static_cast<std::int64_t>(out.size());
   if (offset < 0 || offset > array.end - array.begin || size > array.end - array.begin - offset) {
-    return make_error("{}: {}: asked for {} bytes from byte {}; want a part of its {}", path_,
+    return make_error("{}: {}: asked for {} bytes from byte {}; the array has {}", path_,
                       array.name, size, offset, array.end - array.begin);
   }
   return read_all(fd_, header_.data_begin + array.begin + offset, out, path_);
@@ -91,11 +91,11 @@ struct SafetensorsWriter::State {
   std::string path;
   int fd = -1;
   std::int64_t bytes = 0;  // written
-  std::int64_t left = 0;   // of the arrays
+  std::int64_t left = 0;   // bytes of the arrays that are still to be written
   Xxh3 sum;
 
   Result<void> put(std::span<const std::byte> data) {
-    // In pieces that the second of the two passes still finds in the cache.
+    // Pieces are small enough that write_all() still finds in the cache what the checksum read.
     constexpr std::size_t kPiece = 1 << 20;
     while (!data.empty()) {
       const auto piece = data.first(std::min(kPiece, data.size()));
@@ -132,8 +132,8 @@ Result<SafetensorsWriter> SafetensorsWriter::create(
 Result<void> SafetensorsWriter::write(std::span<const std::byte> bytes) {
   const auto size = static_cast<std::int64_t>(bytes.size());
   if (size > state_->left) {
-    return make_error("{}: got {} bytes more; want {}, which the arrays have left", state_->path,
-                      size, state_->left);
+    return make_error("{}: got {} more bytes; want at most {}, the rest of the arrays",
+                      state_->path, size, state_->left);
   }
   COPUS_TRY_VOID(state_->put(bytes));
   state_->left -= size;

@@ -1,5 +1,6 @@
-// Safetensors: named arrays in one file. Eight bytes of header length (little endian), a JSON
-// header, the arrays' bytes. Every number of a header is checked before anything is read by it.
+// Reads and writes safetensors files: named arrays in one file. A file consists of eight bytes with
+// the length of the header (little endian), a JSON header, and the bytes of the arrays. The reader
+// checks every number of the header before it uses it.
 #pragma once
 
 #include <cstddef>
@@ -17,34 +18,36 @@ namespace copus {
 
 struct SafetensorsArray {
   std::string name;
-  std::string dtype = "F32";  // as the format writes it: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL …
+  std::string dtype = "F32";  // the format's name: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL …
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;  // bytes, counted from the end of the header
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsArray> arrays;  // by begin
+  std::vector<SafetensorsArray> arrays;  // ordered by begin
   std::map<std::string, std::string> metadata;
-  std::int64_t data_begin = 0;  // of the file, in bytes
+  std::int64_t data_begin = 0;  // bytes from the start of the file to the first array
 
-  const SafetensorsArray* find(std::string_view name) const;  // null: none
+  const SafetensorsArray* find(std::string_view name) const;  // null: no such array
 };
 
-// `file`: the file's first bytes, as many as the header needs or more; `file_bytes`: its whole
-// size. Refuses lengths past the end, overlaps, gaps, trailing bytes, doubled names, unknown types,
-// shapes whose size is not the range's. `where` names the file in errors.
+// Parses a header. `file` holds the first bytes of the file, at least the whole header.
+// `file_bytes` is the size of the whole file. Refuses lengths past the end of the file, overlaps,
+// gaps, trailing bytes, a name that occurs twice, unknown types, and shapes whose size differs from
+// the byte range. `where` names the file in error messages.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::int64_t file_bytes,
                                                    const std::string& where);
 
-// The header's bytes and the eight before it, from the file's first eight. Checked alike.
+// Returns the size of the header, including the eight bytes of its length. Needs only the first
+// eight bytes of the file. Checks the length as parse_safetensors_header() does.
 Result<std::int64_t> safetensors_header_bytes(std::string_view file, std::int64_t file_bytes,
                                               const std::string& where);
 
-// Bytes that dtype and shape ask for.
+// Returns the size of the array in bytes, from its dtype and shape.
 Result<std::int64_t> array_bytes(const SafetensorsArray& array, const std::string& where);
 
-// What a file of these arrays begins with, up to the first array's first byte. Sets their begin and
-// end, one after the other.
+// Returns everything that comes before the bytes of the first array in a file of these arrays. Sets
+// begin and end of each array, so that the arrays follow each other without gaps.
 Result<std::string> print_safetensors_header(std::vector<SafetensorsArray>& arrays,
                                              const std::map<std::string, std::string>& metadata,
                                              const std::string& where);
@@ -58,7 +61,7 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  // Bytes [offset, offset + out.size()) of an array. Any thread.
+  // Reads bytes [offset, offset + out.size()) of an array. Thread-safe.
   Result<void> read(const SafetensorsArray& array, std::int64_t offset,
                     std::span<std::byte> out) const;
 
@@ -69,11 +72,11 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-// Writes arrays one after the other. The file is whole, and on disk, when finish() has returned;
-// without that it is removed with the writer.
+// Writes arrays one after the other. When finish() has succeeded, the file is complete and on disk.
+// Without a finish() that succeeds, the writer removes the file at the latest in its destructor.
 class SafetensorsWriter {
  public:
-  // `arrays`: in file order; begin and end are set here from dtype and shape.
+  // `arrays` are in file order. create() sets their begin and end from dtype and shape.
   static Result<SafetensorsWriter> create(const std::string& path,
                                           std::vector<SafetensorsArray> arrays,
                                           const std::map<std::string, std::string>& metadata);
@@ -81,13 +84,13 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
   ~SafetensorsWriter();
 
-  // The next bytes of the data, across arrays as they come.
+  // Writes the next bytes of the data. One call may write parts of several arrays.
   Result<void> write(std::span<const std::byte> bytes);
   struct Written {
-    std::int64_t bytes = 0;  // of the file
-    std::uint64_t xxh3 = 0;  // of all of them
+    std::int64_t bytes = 0;  // size of the file
+    std::uint64_t xxh3 = 0;  // checksum of the whole file
   };
-  // fsync and close. An error where fewer bytes were written than the arrays have.
+  // Syncs and closes the file. Fails if fewer bytes were written than the arrays have.
   Result<Written> finish();
 
  private:

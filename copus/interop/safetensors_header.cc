@@ -1,5 +1,5 @@
-// The header of a safetensors file, which may come from anywhere: every number is checked before
-// anything is read by it.
+// Parses and prints the header of a safetensors file. The file may come from an untrusted source,
+// so every number is checked before it is used.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -26,12 +26,12 @@ constexpr std::array kDtypes = {
     Dtype{"I32", 4}, Dtype{"I16", 2}, Dtype{"I8", 1},   Dtype{"U64", 8},     Dtype{"U32", 4},
     Dtype{"U16", 2}, Dtype{"U8", 1},  Dtype{"BOOL", 1}, Dtype{"F8_E4M3", 1}, Dtype{"F8_E5M2", 1}};
 
-// A name or a type in an error.
+// Returns a name or a type as an error message shows it.
 std::string shown(std::string_view text) {
   return Json(shortened(text, 60)).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// Two integers, the first not above the second.
+// Reads two integers, of which the first is not above the second.
 Result<std::pair<std::int64_t, std::int64_t>> read_range(const Json& json,
                                                          const std::string& where) {
   const auto index = [](const Json& n) {
@@ -81,9 +81,9 @@ Result<SafetensorsArray> read_array(const std::string& name, const Json& json,
   array.end = offsets.second;
   COPUS_TRY(const std::int64_t bytes, array_bytes(array, where));
   if (bytes != array.end - array.begin) {
-    return error_in(where,
-                    field_error("data_offsets", "got {} bytes; want {}, as dtype and shape have it",
-                                array.end - array.begin, bytes));
+    return error_in(
+        where, field_error("data_offsets", "got {} bytes; want {}, the size from dtype and shape",
+                           array.end - array.begin, bytes));
   }
   return array;
 }
@@ -91,24 +91,26 @@ Result<SafetensorsArray> read_array(const std::string& name, const Json& json,
 Result<void> read_metadata(const Json& json, const std::string& where,
                            std::map<std::string, std::string>& metadata) {
   if (!json.is_object())
-    return error_in(where, field_error("__metadata__", "want an object of texts"));
+    return error_in(where, field_error("__metadata__", "want an object of strings"));
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) {
-      return error_in(where, field_error("__metadata__", "{}: want a text", shown(key)));
+      return error_in(where, field_error("__metadata__", "{}: want a string", shown(key)));
     }
     metadata.emplace(key, value.get<std::string>());
   }
   return {};
 }
 
-// One after the other from the first byte to the last: no two share any, no byte is left over.
+// Checks that the arrays follow each other from the first byte to the last, without gaps and
+// overlaps.
 Result<void> check_ranges(const std::vector<SafetensorsArray>& arrays, std::int64_t data_bytes,
                           const std::string& where) {
   std::int64_t end = 0;
   for (const SafetensorsArray& array : arrays) {
     if (array.begin != end) {
-      return make_error("{}: {}: begins at byte {} of the data; want {}, where the one before ends",
-                        where, shown(array.name), array.begin, end);
+      return make_error(
+          "{}: {}: begins at byte {} of the data; want {}, where the array before it ends", where,
+          shown(array.name), array.begin, end);
     }
     end = array.end;
   }
@@ -124,7 +126,7 @@ Result<std::int64_t> array_bytes(const SafetensorsArray& array, const std::strin
                                          [&](const Dtype& d) { return d.name == array.dtype; });
   if (dtype == kDtypes.end()) {
     return error_in(where,
-                    field_error("dtype", "got {}; want F32, BF16, F16 or another of the format's",
+                    field_error("dtype", "got {}; want a safetensors type such as F32, BF16 or F16",
                                 shown(array.dtype)));
   }
   std::int64_t bytes = dtype->bytes;
@@ -160,8 +162,9 @@ Result<std::int64_t> safetensors_header_bytes(std::string_view file, std::int64_
   }
   const std::int64_t bytes = kLengthBytes + static_cast<std::int64_t>(length);
   if (bytes <= file_bytes) return bytes;
-  return error_in(where, field_error("header length", "got {}; want at most {}, which the file has",
-                                     length, file_bytes - kLengthBytes));
+  return error_in(
+      where, field_error("header length", "got {}; want at most {}, the rest of the file", length,
+                         file_bytes - kLengthBytes));
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::int64_t file_bytes,
@@ -186,7 +189,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view file, std::i
               read_array(name, value, fmt::format("{}: {}", where, shown(name))));
     header.arrays.push_back(std::move(array));
   }
-  // Where an array is empty the one that begins at the same byte comes after it.
+  // Sort by begin, then by end: an empty array comes before the array that begins at the same byte.
   std::stable_sort(header.arrays.begin(), header.arrays.end(),
                    [](const SafetensorsArray& a, const SafetensorsArray& b) {
                      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -230,7 +233,7 @@ Result<std::string> print_safetensors_header(std::vector<SafetensorsArray>& arra
   }
   if (text.back() == ',') text.pop_back();
   text += '}';
-  // The data begins where any type may lie.
+  // Pad the header, so that the data begins at a multiple of 8 bytes, which suits every type.
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   if (text.size() > kMaxJsonBytes) {
     return error_in(where, field_error("header", "got {} bytes ({} arrays); want at most {}",

@@ -41,7 +41,7 @@ TEST(Safetensors, WhatIsWrittenIsReadBack) {
                                                                 {.name = "y\"\n", .shape = {2}}},
                                                                {{"format", "pt"}});
   ASSERT_TRUE(writer.has_value()) << writer.error().message;
-  ASSERT_TRUE(writer->write(bytes_of(first).first(5)));  // as the bytes come, across arrays
+  ASSERT_TRUE(writer->write(bytes_of(first).first(5)));  // a call may end inside a float
   ASSERT_TRUE(writer->write(bytes_of(first).subspan(5)));
   ASSERT_TRUE(writer->write(bytes_of(second)));
   const Result<SafetensorsWriter::Written> written = writer->finish();
@@ -142,7 +142,7 @@ TEST(Safetensors, LengthsPastTheEndAreRefused) {
     const std::string file = with_length("{}", length);
     const auto size = static_cast<std::int64_t>(file.size());
     EXPECT_FALSE(parse_safetensors_header(file, size, "f").has_value()) << length;
-    // The same where the file is said to be large enough, and only its beginning is here.
+    // The same if the file is large enough by `file_bytes`, but only its beginning is given.
     EXPECT_FALSE(parse_safetensors_header(file, std::int64_t{1} << 62, "f").has_value()) << length;
   }
   for (std::size_t size = 0; size < 10; ++size) {
@@ -151,7 +151,7 @@ TEST(Safetensors, LengthsPastTheEndAreRefused) {
   }
 }
 
-// Whatever is made of a header: an error, or arrays that are the data, each byte once.
+// A damaged header must give an error, or arrays that cover each byte of the data once.
 TEST(Safetensors, NoDamageToAHeaderIsTakenForData) {
   std::vector<SafetensorsArray> arrays{{.name = "weight/a/0.4.0.12", .shape = {12}},
                                        {.name = "b", .dtype = "BF16", .shape = {3, 2}},
