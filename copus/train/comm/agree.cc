@@ -54,13 +54,13 @@ std::string hear(const Rendezvous& where, const std::string& key) {
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
     throw CommError(
-        fmt::format("no answer of rank 0 at the ranks' meeting point ({})", first_line(error)));
+        fmt::format("no answer from rank 0 at the ranks' meeting point ({})", first_line(error)));
   }
 }
 
 Result<void> on_rank_0(const Rendezvous& where, const std::string& key,
                        const std::function<Result<void>()>& work) {
-  // What rank 0 says begins with one of these; why it failed follows.
+  // The first character of what rank 0 tells; after kFailed comes the error message.
   constexpr char kDone = '+', kFailed = '-';
   if (where.rank == 0) {
     Result<void> done = work();

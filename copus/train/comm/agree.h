@@ -1,4 +1,4 @@
-// Short texts between all ranks.
+// Exchanges short texts between ranks, so that all of them agree on what happens next.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,12 @@
 
 namespace copus {
 
-// Every rank says what keeps it from going on, or nothing (""). On all of them: "rank 1: no room",
-// of the lowest rank that has spoken; "" where none has. At most 255 bytes are heard.
+// Every rank calls this with the trouble that keeps it from continuing, or with "" if it has none.
+// Returns on all ranks the trouble of the lowest rank that has one, such as "rank 1: no room", or
+// "" if no rank has any. The returned text is cut to 255 bytes.
 std::string first_trouble(const Comm& world, const RankDevice& device, const std::string& mine);
 
-// The text of one rank, of any length, on every rank.
+// Returns on every rank the text `mine` of rank `root`, of any length. Every rank calls this.
 std::string from_rank(int root, const Comm& world, const RankDevice& device,
                       const std::string& mine);
 inline std::string from_rank_0(const Comm& world, const RankDevice& device,
@@ -21,14 +22,16 @@ inline std::string from_rank_0(const Comm& world, const RankDevice& device,
   return from_rank(0, world, device, mine);
 }
 
-// The following go through the ranks' meeting point: they need no group. Each name is used once.
+// The following functions use the ranks' meeting point (the store), so they need no group. A run
+// uses each key only once.
 
-// What rank 0 says, and what the others hear. hear() throws CommError where nothing comes.
+// Rank 0 calls tell(), and the other ranks call hear(), which returns the text. hear() throws
+// CommError if no text comes in time.
 void tell(const Rendezvous& where, const std::string& key, const std::string& text);
 std::string hear(const Rendezvous& where, const std::string& key);
 
-// Does what is rank 0's work alone. The others wait until it is done, and get its error: they would
-// wait in vain for a rank that cannot go on.
+// Runs `work` on rank 0 alone. The other ranks wait until it is done and get its error too, so that
+// they do not later wait for a rank that could not continue.
 Result<void> on_rank_0(const Rendezvous& where, const std::string& key,
                        const std::function<Result<void>()>& work);
 

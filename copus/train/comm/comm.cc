@@ -1,4 +1,4 @@
-// Groups of ranks: naming, time limits, and what to say when an operation fails.
+// Groups of ranks: their names, time limits, and the error message of a failed operation.
 #include "copus/train/comm/comm.h"
 
 #include <arpa/inet.h>
@@ -26,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-// Each survivor of a broken operation says in the store where it stands; whoever has not said it
-// within this time is missing.
+// After an operation fails, each surviving member writes to the store that it reached the
+// operation. A member that has not done so within this time is missing.
 constexpr std::chrono::milliseconds kRollCall{2000};
 
 std::vector<int> missing_members(c10d::Store& store, const std::vector<int>& members, int self,
@@ -43,7 +43,7 @@ std::vector<int> missing_members(c10d::Store& store, const std::vector<int>& mem
   return missing;
 }
 
-// Asked before c10d is, which would print its own story of the failure.
+// Checks the port before c10d does, because c10d would print its own report of the failure.
 bool port_is_free(int port) {
   const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (probe < 0) return true;
@@ -93,8 +93,8 @@ Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, i
   options.numWorkers = static_cast<std::size_t>(world_size);
   options.waitWorkers = false;
   options.timeout = timeout;
-  // Newer versions of libtorch keep trying where a stranger listens and says nothing: the thread
-  // is then left behind.
+  // If another program listens on the port and never answers, newer versions of libtorch retry
+  // without end. So a thread connects, and is left behind if it does not return in time.
   std::promise<Joined> promise;
   std::future<Joined> joined = promise.get_future();
   std::thread([address, options, promise = std::move(promise)]() mutable {
@@ -108,7 +108,8 @@ Result<c10::intrusive_ptr<c10d::Store>> join_store(const std::string& address, i
   }).detach();
   if (joined.wait_for(2 * timeout) != std::future_status::ready) {
     return make_error(
-        "cannot reach the ranks' meeting point at {}:{} (who listens there does not answer)",
+        "cannot reach the ranks' meeting point at {}:{} (the process that listens there does not "
+        "answer)",
         address, port);
   }
   return joined.get();
@@ -137,8 +138,8 @@ void Pending::wait() {
   kept_.clear();
 }
 
-// A GPU's stream runs in order: work that was started before this on any group, and hangs, shows
-// here.
+// A GPU's stream runs in order. So if work that was started earlier on any group hangs, this wait
+// reaches its time limit too.
 void Pending::wait_on_host() {
   if (comm_ == nullptr) return;
   const Comm& comm = *comm_;
@@ -148,10 +149,10 @@ void Pending::wait_on_host() {
   wait();
   if (!comm.rendezvous_.cuda) return;
   while (!work->isCompleted()) {
-    if (Clock::now() > deadline) comm.fail(operation_, number_, "its time is over");
+    if (Clock::now() > deadline) comm.fail(operation_, number_, "timed out");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  // c10d calls work completed, too, that has failed.
+  // For c10d, work that has failed is completed too.
   if (const std::exception_ptr failure = work->exception()) {
     try {
       std::rethrow_exception(failure);
@@ -192,15 +193,15 @@ Result<std::unique_ptr<Comm>> Comm::create(const Rendezvous& rendezvous, std::st
     try {
       comm->fail(Operation::kConnect, 0, first_line(error));
     } catch (const CommError& named) {
-      comm->activity().over(false);  // whether the run is, others decide
+      comm->activity().over(false);  // the caller decides whether the run is over
       return Error{named.what()};
     }
   }
   return comm;
 }
 
-// NCCL connects at the first operation, and a pipeline's first receive would wait for a peer that
-// waits likewise: both ways are opened here.
+// Opens the connections in both directions. NCCL connects in the first operation, so in a pipeline
+// two neighbours whose first operation is a receive would wait for each other.
 void Comm::connect() const {
   barrier();
   if (size() != 2) return;
@@ -216,8 +217,9 @@ void Comm::connect() const {
 
 namespace {
 
-// What asks the store, which may be out of reach with the network that failed: its calls have no
-// limit of their own. Nothing: no answer in time.
+// Runs `ask`, which queries the store, in a thread. The network failure may have cut off the store
+// too, and its calls have no time limit of their own. Returns nothing if there is no answer within
+// `limit`; the thread is then left behind.
 template <typename T>
 std::optional<T> answer_in_time(std::chrono::duration<double> limit, std::function<T()> ask) {
   auto answer = std::make_shared<std::promise<T>>();
@@ -257,10 +259,10 @@ void Comm::fail(Operation operation, std::int64_t number, const std::string& why
                              : fmt::format("missing: rank {}", fmt::join(*missing, ", "));
     }
   } catch (const std::exception& error) {
-    who = fmt::format("who is missing is not known: the ranks' meeting point is gone ({})",
+    who = fmt::format("the missing ranks are not known: the ranks' meeting point is gone ({})",
                       first_line(error));
   }
-  // The one that keeps all waiting may be none of this group's.
+  // The rank that keeps all others waiting need not be a member of this group.
   const Seconds half = to_seconds(rendezvous_.timeout) / 2;
   const std::string stalled =
       to_text(stalled_ranks(before, read_activities(own.folder(), watched), half));
@@ -270,8 +272,8 @@ void Comm::fail(Operation operation, std::int64_t number, const std::string& why
                               why));
 }
 
-// An operation that fails as it starts (a connection already closed) fails by the same words as one
-// that fails later.
+// An operation that fails at its start (because a connection is already closed) gives the same
+// error message as one that fails later.
 Pending Comm::start(Operation operation, std::vector<Tensor> kept,
                     const std::function<StartedWork()>& call) const {
   Pending pending;
@@ -364,10 +366,11 @@ void Comm::meet(Clock::time_point since) const {
     for (std::int64_t came = store->add(key, 1); came < all; came = store->add(key, 0)) {
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(nap);
-      // One store answers all: no more than a few thousand questions a second.
+      // One store answers all ranks, so each rank asks less often in a large group: a few thousand
+      // queries per second in all.
       nap = std::min(2 * nap, std::chrono::microseconds(std::max(20'000, 200 * all)));
     }
-    store->deleteKey(before);  // whoever is here has left that one
+    store->deleteKey(before);  // all members are in this meeting, so all have left the last one
     return true;
   };
   std::optional<bool> came;
@@ -376,7 +379,7 @@ void Comm::meet(Clock::time_point since) const {
   } catch (const std::exception& error) {
     fail(Operation::kMeet, number, first_line(error));
   }
-  if (!came || !*came) fail(Operation::kMeet, number, "its time is over");
+  if (!came || !*came) fail(Operation::kMeet, number, "timed out");
 }
 
 void Comm::shut_down() {

@@ -24,7 +24,7 @@ const Comm& world(GroupCache& groups) {
   return **comm;
 }
 
-// Small messages and large ones take different ways.
+// Gloo's backend has different algorithms for small and for large messages.
 class Sizes : public ::testing::TestWithParam<std::int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Elements, Sizes, ::testing::Values(1, 1000, 200'000));
 
@@ -73,7 +73,7 @@ TEST_P(Sizes, MessagesArriveInOrder) {
   });
 }
 
-// Where ranks share cores it would otherwise keep from its core the writer that it waits for.
+// If ranks share cores, Gloo's thread would otherwise take the core of the writer it waits for.
 TEST(Comm, GloosThreadWakesWithoutTakingACore) {
   const sched_param none{};
   if (::sched_setscheduler(0, SCHED_BATCH, &none) != 0) GTEST_SKIP() << "refused here";
@@ -170,7 +170,7 @@ TEST(Comm, TheSameGroupIsMadeOnce) {
   });
 }
 
-// Rank 2 is there but never takes part.
+// Runs `call` on all ranks but rank 2, which joins the group and then never starts the operation.
 void expect_missing(std::int64_t elements, const char* operation,
                     const std::function<void(const Comm&, Tensor)>& call) {
   std::mutex mutex;
@@ -192,7 +192,8 @@ void expect_missing(std::int64_t elements, const char* operation,
         }
       },
       std::chrono::seconds(2));
-  EXPECT_LT(seconds_since(begin), Seconds(40)) << "a hung peer must be given up";
+  EXPECT_LT(seconds_since(begin), Seconds(40))
+      << "the ranks must not wait for a hung peer for long";
   ASSERT_EQ(errors.size(), 3U);
   for (const std::string& error : errors) {
     EXPECT_NE(error.find(operation), std::string::npos) << error;
@@ -250,8 +251,7 @@ TEST(Comm, WhoDoesNotComeToAMeetingIsNamed) {
   ASSERT_EQ(errors.size(), 2U);
   for (const std::string& error : errors) {
     EXPECT_EQ(error,
-              "meeting number 2 in group world (ranks 0,1,2) failed; missing: rank 1; its time is "
-              "over");
+              "meeting number 2 in group world (ranks 0,1,2) failed; missing: rank 1; timed out");
   }
 }
 
@@ -268,7 +268,8 @@ TEST(Agree, TheTroubleOfTheLowestRankIsHeardOnAll) {
     const std::string mine = rank == 0 ? "" : fmt::format("trouble {}", 9 - rank);
     EXPECT_EQ(first_trouble(world(groups), {}, mine), "rank 1: trouble 8");
     EXPECT_EQ(first_trouble(world(groups), {}, ""), "");
-    EXPECT_EQ(first_trouble(world(groups), {}, rank == 3 ? std::string(999, 'x') : "").size(), 255U);
+    EXPECT_EQ(first_trouble(world(groups), {}, rank == 3 ? std::string(999, 'x') : "").size(),
+              255U);
   });
 }
 

@@ -1,4 +1,4 @@
-// Gloo: collectives between CPU tensors over TCP.
+// The Gloo backend: collectives between CPU tensors over TCP.
 #include <sched.h>
 
 #include <cstdlib>
@@ -13,8 +13,8 @@ namespace {
 
 using Device = std::shared_ptr<::gloo::transport::Device>;
 
-// Messages up to this size go straight to one member and back: Gloo's rings take 2(n-1) rounds,
-// which between processes that share cores is many times as long.
+// Messages up to this size go directly to one member and back. Gloo's rings take 2(n-1) rounds,
+// which takes many times as long between processes that share cores.
 constexpr std::int64_t kSmallBytes = 256 << 10;
 
 bool is_small(const Tensor& tensor) {
@@ -31,10 +31,11 @@ Device make_device(const std::string& master) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-// While it lives, what the calling thread starts does not take a core from another thread when it
-// wakes up. Gloo's thread wakes when a peer has written, and needs the lock of that connection; a
-// rank that is writing to it holds that. Where ranks share cores, Gloo's thread would take the
-// core of the very writer, and ask for the lock again and again until its time is up.
+// While an object of this class lives, the calling thread and the threads that it starts have
+// SCHED_BATCH: such a thread does not take a core from another thread when it wakes up. Gloo's
+// thread wakes up when a peer has written to a connection. It then needs the lock of that
+// connection, which a thread that writes to it holds. If ranks share cores, Gloo's thread would
+// otherwise take the core of that writer and try the lock again and again for a whole time slice.
 class BatchScheduling {
  public:
   BatchScheduling() : usual_(::sched_getscheduler(0) == SCHED_OTHER) {
@@ -49,13 +50,13 @@ class BatchScheduling {
  private:
   static void set(int policy) {
     const sched_param none{};
-    ::sched_setscheduler(0, policy, &none);  // slower where it is refused, no less right
+    ::sched_setscheduler(0, policy, &none);  // if refused: slower, but correct
   }
 
   bool usual_;
 };
 
-// One listening device, and its one thread, for all groups of a process.
+// Returns the one listening device, with its one thread, that all groups of this process share.
 Device shared_device(const std::string& master) {
   static std::mutex mutex;
   static std::map<std::string, Device> devices;
@@ -68,17 +69,17 @@ Device shared_device(const std::string& master) {
   return device;
 }
 
-// Gloo has no BF16 arithmetic: sums are taken in FP32 and rounded once.
+// Gloo has no BF16 arithmetic, so such tensors are added in FP32 and rounded once.
 bool needs_float(const Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
 }
 
-// What is only copied goes as a 16-bit type that Gloo knows.
+// Gloo does not know BF16. A tensor that is only copied is sent as FP16, with the same bits.
 Tensor as_known_bits(const Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 ? tensor.view(at::kHalf) : tensor;
 }
 
-// Work whose waiting is done by what follows it.
+// Work that is always done: the StartedWork's `finish` does the waiting.
 class DoneWork final : public c10d::Work {
  public:
   bool isCompleted() override { return true; }
@@ -109,7 +110,8 @@ class GlooBackend final : public CommBackend {
     return {group_->allreduce(tensors, options), {}};
   }
 
-  // libtorch 1.13's Gloo has no reduce-scatter: an all-to-all and a local sum move the same bytes.
+  // libtorch 1.13's Gloo has no reduce-scatter. An all-to-all and a local sum move the same number
+  // of bytes.
   StartedWork reduce_scatter(Tensor output, Tensor input) override {
     Tensor source = needs_float(input) ? input.to(at::kFloat) : input.contiguous();
     Tensor parts = at::empty({size_, output.numel()}, source.options());
@@ -155,10 +157,10 @@ class GlooBackend final : public CommBackend {
     return group_->recv(tensors, from, tag);
   }
 
-  // Several may be under way and be waited for in any order: each has a tag of its own.
-  // Member 0 adds in the order of the members and sends the result to all: the same bits
-  // everywhere. A reply comes only after the whole group's messages, so a member's answer may take
-  // the place of its question.
+  // Member 0 adds the tensors in the order of the members and sends the result to all, so that all
+  // get the same bits. It replies only after every member's tensor has arrived, so a member can
+  // receive the result into the tensor that it sends. Each such operation has its own tag, so
+  // several may be under way, and may be waited for in any order.
   StartedWork small_all_reduce(const Tensor& tensor, bool maximum) {
     using Transfers = std::vector<Transfer>;
     const int tag = next_tag_;
@@ -193,7 +195,7 @@ class GlooBackend final : public CommBackend {
             }};
   }
 
-  static constexpr int kLastTag = 1 << 20;  // 0 is the pipeline's
+  static constexpr int kLastTag = 1 << 20;  // tag 0 is for send() and receive()
   int next_tag_ = 1;
   int rank_;
   std::int64_t size_;

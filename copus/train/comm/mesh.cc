@@ -38,8 +38,8 @@ std::vector<int> to_ints(const std::vector<std::int64_t>& ranks) {
   return {ranks.begin(), ranks.end()};
 }
 
-// Edges of the pipeline ring in one order for all, so that no two stages wait for each other's next
-// edge.
+// Makes the groups of neighbouring stages. All ranks go through the edges of the pipeline's ring in
+// the same order, so that no two stages wait for each other at different edges.
 Result<void> connect_stages(GroupCache& groups, const RankGrid& grid, Mesh& mesh) {
   const std::int64_t pp = mesh.plan.pp;
   const auto stage_rank = [&](std::int64_t stage) {

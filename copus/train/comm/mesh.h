@@ -1,7 +1,4 @@
-// Mesh: this rank's place in a plan, and its groups.
-//
-// A group is made once and kept: a plan that needs the same ranks under the same name again (after
-// a change of layout) gets the same one.
+// Mesh: this rank's place in a plan, and the groups that it belongs to.
 #pragma once
 
 #include <map>
@@ -15,30 +12,34 @@
 
 namespace copus {
 
+// All groups of this rank. A group is made once and kept: after a change of layout, a plan that
+// needs the same ranks under the same name gets the same group.
 class GroupCache {
  public:
   explicit GroupCache(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
 
   const Rendezvous& rendezvous() const { return rendezvous_; }
-  // REQUIRES: this rank is a member. Blocks until the others have asked for it too.
+  // Returns the group, and makes it if there is none yet: this blocks until the other members have
+  // asked for it too. REQUIRES: this rank is a member.
   Result<const Comm*> group(const std::string& name, const std::vector<int>& members);
-  // The group of all ranks.
+  // Returns the group of all ranks.
   Result<const Comm*> world();
 
-  // After an attempt to make groups that failed on some rank: those made since there were `count`
-  // are gone, for a member may not have got there. On all ranks alike. REQUIRES: none is used.
   std::size_t count() const { return made_.size(); }
+  // Deletes all groups but the first `count`. Called on every rank after an attempt to make groups
+  // has failed on some rank, because a member may not have made them. REQUIRES: the deleted groups
+  // are not in use.
   void forget_since(std::size_t count);
 
-  // Ends all groups, the newest first. At the end of a run that went well, on all ranks alike.
+  // Shuts down all groups, newest first. Every rank calls this at the end of a run without errors.
   void shut_down();
 
  private:
   using Key = std::pair<std::string, std::vector<int>>;
   Rendezvous rendezvous_;
   std::map<Key, std::unique_ptr<Comm>> groups_;
-  std::vector<Key> made_;  // in this order
-  int attempt_ = 0;        // one more with each that failed
+  std::vector<Key> made_;  // the groups in the order in which they were made
+  int attempt_ = 0;        // number of failed attempts so far
 };
 
 struct Mesh {
@@ -49,9 +50,11 @@ struct Mesh {
   const Comm* world = nullptr;
   const Comm* tp = nullptr;
   const Comm* dp = nullptr;
-  const Comm* kv = nullptr;    // the tp ranks that hold the same key and value heads
-  const Comm* tied = nullptr;  // first and last stage, where they share the embedding; or null
-  // One per direction and neighbour, so that no message waits behind one that goes the other way.
+  const Comm* kv = nullptr;  // the tp ranks that hold the same key and value heads
+  // The first and the last stage, if they share the embedding; null on other stages and models.
+  const Comm* tied = nullptr;
+  // One group for each direction and neighbour, so that no message waits behind one that goes the
+  // other way.
   const Comm* next_forward = nullptr;       // to the next stage (wraps around with virtual stages)
   const Comm* previous_forward = nullptr;   // from the previous stage
   const Comm* next_backward = nullptr;      // gradients from the next stage

@@ -1,5 +1,5 @@
-// NCCL: collectives between GPU tensors. wait() orders the current stream after the operation and
-// does not hold the host.
+// The NCCL backend: collectives between GPU tensors. wait() orders the current stream after the
+// operation and does not block the host.
 #include <cstdlib>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -9,9 +9,9 @@
 namespace copus {
 namespace {
 
-// c10d has threads of its own that look for failures, and end the process by an exception that
-// nobody catches, up to a minute later. Here Pending::wait_on_host() finds a failure, and the
-// rank's watchdog bounds what it cannot see. A variable that the user has set stays.
+// Turns off c10d's own handling of failures: its threads end the process with an uncaught
+// exception, up to a minute later. Instead, Pending::wait_on_host() finds a failure, and the rank's
+// watchdog limits the time of what wait_on_host() cannot see. The user's own settings are kept.
 void leave_failures_to_the_caller() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -28,7 +28,7 @@ class NcclBackend final : public CommBackend {
   explicit NcclBackend(const GroupAddress& address) {
     leave_failures_to_the_caller();
     auto options = c10d::ProcessGroupNCCL::Options::create();
-    // After Pending::wait_on_host(), which says what has failed.
+    // Longer than the limit of Pending::wait_on_host(), whose error says what has failed.
     options->timeout = 2 * address.timeout;
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(address.store, address.rank, address.size,
                                                          options);

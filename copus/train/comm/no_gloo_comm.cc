@@ -1,4 +1,4 @@
-// Stands in for gloo_comm.cc where this libtorch ships no Gloo headers.
+// Replaces gloo_comm.cc if this libtorch comes without Gloo headers.
 #include "copus/train/comm/comm.h"
 
 namespace copus {

@@ -1,4 +1,4 @@
-// Stands in for nccl_comm.cc where libtorch was built without NCCL.
+// Replaces nccl_comm.cc if libtorch was built without NCCL.
 #include "copus/train/comm/comm.h"
 
 namespace copus {

@@ -1,5 +1,6 @@
-// A request is an operation, a key and a value; its answer is a flag and a value. Numbers are in
-// the machine's own byte order: both ends are on one machine. A member has one request under way.
+// The protocol, server and client of the node store. A request is an operation, a key and a value;
+// its answer is a flag and a value. Numbers have the machine's byte order, because both ends are on
+// the same machine. A member sends its next request only after the answer to the last one.
 #include "copus/train/comm/node_store.h"
 
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 
 namespace copus {
 
-// A descriptor that is closed with the object.
+// A file descriptor that the destructor closes.
 class OwnedDescriptor {
  public:
   explicit OwnedDescriptor(int fd = -1) : fd_(fd) {}
@@ -48,13 +49,14 @@ using Blob = std::vector<std::uint8_t>;
 enum class Ask : std::uint32_t { kSet, kGet, kAdd, kDelete, kCount };
 struct RequestHead {
   Ask ask{};
-  std::uint32_t key = 0, value = 0;  // lengths
+  std::uint32_t key = 0, value = 0;  // lengths in bytes
 };
 struct AnswerHead {
   std::uint32_t found = 0;
-  std::uint32_t value = 0;
+  std::uint32_t value = 0;  // length in bytes
 };
-// Ranks exchange addresses and identifiers. Whoever sends more than this is no rank.
+// The longest key or value. Ranks exchange only addresses and identifiers, so a client that sends
+// more than this is not a rank.
 constexpr std::uint32_t kLongest = 16 << 20;
 
 OwnedDescriptor new_socket(int more) {
@@ -99,7 +101,7 @@ std::string text_of(int error) { return std::strerror(error); }
 
 }  // namespace
 
-// Owned by its thread, but for `wake`.
+// The server's thread and its data. Only the thread uses the data; the destructor uses `wake_`.
 class NodeStoreServer::Loop {
  public:
   Loop(OwnedDescriptor listener, OwnedDescriptor wake)
@@ -143,7 +145,7 @@ class NodeStoreServer::Loop {
   void admit() {
     OwnedDescriptor socket(
         ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    // It stays where it is, to be taken when there are descriptors and memory again.
+    // The connection stays in the queue until descriptors and memory are free again.
     if (socket.fd() < 0 && errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) rest();
     ucred peer{};
     socklen_t size = sizeof peer;
@@ -154,10 +156,11 @@ class NodeStoreServer::Loop {
     members_.push_back({std::move(socket), {}, {}});
   }
 
-  // What cannot be done now is asked for again and again: not in a busy loop.
+  // Sleeps before the loop tries a failed call again, so that it is not a busy loop.
   static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-  // False: the member is gone, or is none.
+  // Reads the member's requests and sends the answers. Returns false if the connection is closed or
+  // the peer is not a rank.
   bool attend(Member& member) {
     std::array<std::uint8_t, 4096> part{};
     for (;;) {
@@ -179,6 +182,7 @@ class NodeStoreServer::Loop {
     return true;
   }
 
+  // Answers all complete requests that have arrived. Returns false if a request is too long.
   bool answer_all(Member& member) {
     while (member.in.size() >= sizeof(RequestHead)) {
       const auto head = head_of<RequestHead>(member.in);
@@ -198,7 +202,7 @@ class NodeStoreServer::Loop {
     return true;
   }
 
-  // c10d keeps numbers as decimal text, so that get() of a sum is text.
+  // Like c10d's stores, this one keeps a sum as decimal text, so get() of a sum returns text.
   Blob answer(Ask ask, const std::string& key, const Blob& value, std::uint32_t& found) {
     const auto at = values_.find(key);
     found = at != values_.end() ? 1 : 0;
@@ -230,7 +234,7 @@ class NodeStoreServer::Loop {
   OwnedDescriptor listener_, wake_;
   std::vector<Member> members_;
   std::map<std::string, Blob> values_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
 NodeStoreServer::NodeStoreServer(std::string name, std::unique_ptr<Loop> loop)
@@ -300,7 +304,7 @@ class NodeStore final : public c10d::Store {
       while (!ask(Ask::kGet, key).found) {
         if (Clock::now() > deadline) {
           throw std::runtime_error(
-              fmt::format("no rank has said {} within {} ms", key, timeout.count()));
+              fmt::format("no rank has set the key {} within {} ms", key, timeout.count()));
         }
         std::this_thread::sleep_for(nap);
         nap = std::min(2 * nap, kLongestNap);
@@ -343,8 +347,8 @@ class NodeStore final : public c10d::Store {
     return answer;
   }
 
-  // Sends or receives all of `bytes`. After a failure the connection is of no use: what is read
-  // next could be half an answer.
+  // Sends or receives all of `bytes`. A failure closes the connection, because the next bytes could
+  // be the rest of an old answer.
   void pass(Blob& bytes, Clock::time_point deadline, short direction) {
     std::size_t done = 0;
     while (done < bytes.size()) {
@@ -387,7 +391,7 @@ Result<c10::intrusive_ptr<c10d::Store>> join_node_store(const std::string& name,
   const auto deadline = Clock::now() + timeout;
   while (socket.fd() < 0 || ::connect(socket.fd(), generic(address), address.size) != 0) {
     const int reason = errno;
-    // Many ranks join at once: as many as the queue has room for.
+    // EAGAIN: many ranks join at once, and the queue of connections is full.
     if (socket.fd() < 0 || reason != EAGAIN || Clock::now() >= deadline) {
       return make_error("cannot reach the ranks' meeting point {} ({})", name, text_of(reason));
     }

@@ -1,6 +1,6 @@
-// Where the ranks of one machine meet: a store that the supervisor serves on a socket of Linux's
-// abstract namespace. c10d's TCPStore listens on every network interface and lets anyone in; this
-// one can be reached by processes of the same user on this machine alone.
+// The meeting point of the ranks of one machine: a store that the supervisor serves on a socket of
+// Linux's abstract namespace. c10d's TCPStore listens on every network interface and accepts
+// anyone. Only processes of the same user on this machine can reach this store.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace copus {
 
-// Serves a store on a thread of its own until it is destroyed.
+// Serves a store in its own thread until the server is destroyed.
 class NodeStoreServer {
  public:
   static Result<std::unique_ptr<NodeStoreServer>> start();
@@ -20,7 +20,7 @@ class NodeStoreServer {
   NodeStoreServer(const NodeStoreServer&) = delete;
   NodeStoreServer& operator=(const NodeStoreServer&) = delete;
 
-  // Random. Whoever knows it, and is the same user, may join.
+  // A random name. Processes of the same user that know it may join.
   const std::string& name() const { return name_; }
 
  private:
@@ -30,7 +30,8 @@ class NodeStoreServer {
   std::unique_ptr<Loop> loop_;
 };
 
-// A member's side. No call takes longer than `timeout`, except wait() with a time of its own.
+// Connects a member to the store. No call of the returned store takes longer than `timeout`, except
+// wait() with its own time limit.
 Result<c10::intrusive_ptr<c10d::Store>> join_node_store(const std::string& name,
                                                         std::chrono::milliseconds timeout);
 

@@ -72,7 +72,7 @@ TEST(NodeStore, SumsOfManyMembersLoseNothing) {
   for (std::thread& member : members) member.join();
   const StorePointer store = join(*server);
   EXPECT_EQ(store->add("sum", 0), kMembers * kTimes);
-  EXPECT_EQ(store->get("sum"), (Blob{'1', '6', '0', '0'}));  // text, as c10d has it
+  EXPECT_EQ(store->get("sum"), (Blob{'1', '6', '0', '0'}));  // text, as in c10d's stores
   EXPECT_EQ(store->add("sum", -1600), 0);
 }
 
@@ -94,7 +94,7 @@ TEST(NodeStore, NothingWaitsForever) {
   EXPECT_THROW(store->get("never"), std::runtime_error);
   EXPECT_THROW(store->wait({"never"}, std::chrono::milliseconds(50)), std::runtime_error);
   EXPECT_LT(seconds_since(begin).v, 20);
-  store->set("still", Blob{1});  // the connection is as good as before
+  store->set("still", Blob{1});  // the connection still works
   EXPECT_EQ(store->get("still"), Blob{1});
 }
 
@@ -109,7 +109,7 @@ TEST(NodeStore, AMemberHearsThatTheServerIsGone) {
   EXPECT_FALSE(join_node_store(name, kLimit).has_value());
 }
 
-// Nonsense, or half a request and then silence, costs no other member anything.
+// A client that sends nonsense, or half a request and then nothing, does not disturb the members.
 TEST(NodeStore, AStrangerDisturbsNobody) {
   const auto server = serve();
   const StorePointer store = join(*server);
@@ -134,7 +134,7 @@ TEST(NodeStore, AnotherUserIsTurnedAway) {
   const Address address(server->name());
   const pid_t child = ::fork();
   if (child == 0) {
-    // After a fork beside threads, system calls alone.
+    // A forked child of a process with threads may only make system calls.
     constexpr uid_t kNobody = 65534;
     char answer = 0;
     const int stranger = ::socket(AF_UNIX, SOCK_STREAM, 0);

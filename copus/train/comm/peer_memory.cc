@@ -17,7 +17,8 @@
 namespace copus {
 namespace {
 
-// The same for processes that know each other by the same numbers; 0: not known.
+// Returns a number that is the same for all processes that share process ids: those with the same
+// boot, host name and PID namespace. 0: not known.
 std::int64_t process_space() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -34,9 +35,10 @@ std::int64_t random_word() {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(random()) << 32U | random());
 }
 
-// Yama (Linux) lets nobody but ancestors read a process, or trace it in other ways, unless it names
-// another: that one and its descendants. The launcher's are the ranks. Where there is no Yama this
-// fails, and is not needed.
+// With Yama, a security module of Linux, only a process's ancestors may trace it or read its
+// memory. A process can also allow one other process and all descendants of that one. This process
+// allows its parent, the launcher, whose descendants are the ranks. Without Yama the call fails and
+// is not needed.
 void let_siblings_read() {
   if (const pid_t parent = ::getppid(); parent > 1) {
     ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(parent), 0, 0, 0);
@@ -44,13 +46,13 @@ void let_siblings_read() {
 }
 void let_nobody_read() { ::prctl(PR_SET_PTRACER, 0, 0, 0, 0); }
 
-// A list of segments that is used up from its front.
+// A list of segments that is consumed from its front.
 class Segments {
  public:
   explicit Segments(std::span<const iovec> all) : left_(all) {}
 
   bool empty() const { return left_.empty(); }
-  // Bytes of as many segments as one call takes.
+  // Returns the bytes left in the first IOV_MAX segments, the most that one system call takes.
   std::size_t next_bytes() const {
     std::size_t bytes = 0;
     for (const iovec& each : left_.first(std::min<std::size_t>(left_.size(), IOV_MAX))) {
@@ -58,7 +60,8 @@ class Segments {
     }
     return bytes - used_;
   }
-  // REQUIRES: bytes <= next_bytes().
+  // Removes `bytes` from the front and puts their segments into `taken`. REQUIRES: bytes <=
+  // next_bytes().
   void take(std::size_t bytes, std::vector<iovec>& taken) {
     taken.clear();
     while (bytes > 0) {
@@ -75,17 +78,17 @@ class Segments {
 
  private:
   std::span<const iovec> left_;
-  std::size_t used_ = 0;  // bytes of the first
+  std::size_t used_ = 0;  // bytes of the first segment that are consumed
 };
 
-// "" or why not all of it was read.
+// Copies memory of another process into this one. Returns "", or why not all of it was read.
 std::string read_process(std::int64_t pid, std::span<const iovec> from, std::span<const iovec> to) {
-  constexpr std::size_t kMostBytes = 1 << 30;  // the system's own limit is twice that
+  constexpr std::size_t kMostBytes = 1 << 30;  // half of the system's limit for one call
   Segments theirs(from), ours(to);
   std::vector<iovec> source, target;
   while (!theirs.empty()) {
     const std::size_t bytes = std::min({kMostBytes, theirs.next_bytes(), ours.next_bytes()});
-    if (bytes == 0) break;  // nothing but empty segments
+    if (bytes == 0) break;  // only empty segments are left
     theirs.take(bytes, source);
     ours.take(bytes, target);
     const ssize_t done = ::process_vm_readv(static_cast<pid_t>(pid), target.data(), target.size(),

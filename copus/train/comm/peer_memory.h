@@ -1,5 +1,5 @@
-// Memory of ranks that are processes of the same machine, read without their help: one copy, from
-// any places to any places.
+// Reads the memory of other ranks on the same machine. One call copies from any places there to any
+// places here, without the help of the other process.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,41 +13,43 @@
 
 namespace copus {
 
-// Whether this rank may try to read a rank's memory; unset: everyone's.
+// Whether this rank may try to read the memory of `rank`. Unset: it may try for every rank.
 using MayRead = std::function<bool(int rank)>;
 
-// Who reads whom is found out by trying, once, and known to all: where one rank cannot read
-// another's memory (another machine, another container, a system that forbids it) both know that
-// messages must do. As long as this lives the ranks that the same process has started may read this
-// one's memory.
+// The constructor finds out by trying which rank can read which other rank's memory, and tells all
+// ranks. A rank may be unable to: the other one may be on another machine or in another container,
+// or the system may forbid it. Both ranks then know that they must use messages. While this object
+// lives, processes that the same parent has started may read this process's memory.
 class PeerMemory {
  public:
-  // Every rank of the world calls this. `published`: what the others want to know before they read,
-  // the addresses for instance. Throws CommError.
+  // Every rank of the world calls this. `published`: numbers that the other ranks need before they
+  // read, such as addresses. Throws CommError.
   PeerMemory(const Comm& world, at::Device device, const std::vector<std::int64_t>& published,
              const MayRead& may_read);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
   ~PeerMemory();
 
-  // The same answer on every rank. No rank reads itself.
+  // Whether `reader` can read the memory of `rank`; false if they are the same. All ranks get the
+  // same answer.
   bool reads(int reader, int rank) const;
-  // REQUIRES: this rank reads that one.
+  // Returns what `rank` has published. REQUIRES: this rank can read the memory of `rank`.
   std::span<const std::int64_t> published(int rank) const;
-  // All of `from`, addresses there, into all of `to`, addresses here, in their order. Throws
-  // std::runtime_error where any of it cannot be read. REQUIRES: as many bytes in both; that rank
-  // does not change them meanwhile.
+  // Copies all of `from` (addresses in the memory of `rank`) into all of `to` (addresses in this
+  // process), in their order. Throws std::runtime_error if any of it cannot be read. REQUIRES: both
+  // have the same number of bytes, and `rank` does not change them during the call.
   void read(int rank, std::span<const iovec> from, std::span<const iovec> to) const;
 
  private:
   std::vector<std::int64_t> try_to_read(int rank, std::int64_t address, std::int64_t words) const;
 
   int rank_;
-  bool opened_ = false;             // others may read this process as long as this lives
-  std::vector<std::int64_t> mine_;  // a number that proves that it is this, then what is published
-  std::vector<std::int64_t> pids_;  // by rank
-  std::vector<std::vector<std::int64_t>> read_;  // by rank: as theirs; empty: not readable
-  Tensor reads_;                                 // bytes [reader, rank]
+  bool opened_ = false;  // other processes may read this one while this object lives
+  // A random number that proves that a reader has read the right process, then what is published.
+  std::vector<std::int64_t> mine_;
+  std::vector<std::int64_t> pids_;               // by rank
+  std::vector<std::vector<std::int64_t>> read_;  // by rank: its mine_; empty: cannot be read
+  Tensor reads_;                                 // [reader, rank], bytes: 1 if it can read
 };
 
 }  // namespace copus

@@ -1,5 +1,5 @@
-// Ranks are threads of one process here, which may read itself; that real processes read each
-// other's memory is what tests/train/adapt_test.py and reshard_bench rest on.
+// Reading other ranks' memory. The ranks of these tests are threads of one process, which may read
+// itself. tests/train/adapt_test.py and reshard_bench use real processes.
 #include "copus/train/comm/peer_memory.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ iovec segment(std::int64_t address, std::size_t bytes) {
 
 TEST(PeerMemory, AllKnowWhoReadsWhom) {
   run_ranks(kRanks, [&](int self, GroupCache& groups) {
-    // 0 reads nobody, 1 reads 2 alone, 2 reads all.
+    // Rank 0 may read no other rank, rank 1 only rank 2, and rank 2 all others.
     const auto allowed = [](int reader, int rank) {
       return reader == 2 || (reader == 1 && rank == 2);
     };
@@ -80,7 +80,7 @@ TEST(PeerMemory, ReadsScatteredBytesIntoScatteredPlaces) {
     const PeerMemory peers(world_of(groups), at::kCPU, {address_of(memory.data())}, nullptr);
     const int next = (self + 1) % kRanks;
     std::mt19937 random(static_cast<unsigned>(self));
-    // More pieces than one call takes, on either side or on both.
+    // Some pairs have more pieces on one side, or on both, than one system call takes.
     for (const auto& [theirs, ours] : {std::pair{20, 20}, {50'000, 20}, {20, 50'000}, {9, 60}}) {
       std::vector<char> target(6 * kBytes);
       const auto from =
@@ -90,7 +90,7 @@ TEST(PeerMemory, ReadsScatteredBytesIntoScatteredPlaces) {
       peers.read(next, from, to);
       EXPECT_EQ(gathered(from), gathered(to));
     }
-    world_of(groups).barrier();  // nobody's memory goes before all have read it
+    world_of(groups).barrier();  // a rank frees its memory only after all have read it
   });
 }
 

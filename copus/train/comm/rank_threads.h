@@ -1,4 +1,4 @@
-// For tests: a thread per rank over Gloo on loopback, in one process.
+// Runs a test of several ranks in one process: one thread per rank, over Gloo on loopback.
 #pragma once
 
 #include <exception>
@@ -11,19 +11,19 @@
 
 namespace copus {
 
-// Runs f(rank, groups) on `world` threads; rethrows the first error. CPU backward passes run on the
-// calling thread, so a thread can be a rank.
+// Runs f(rank, groups) on `world` threads and rethrows the first error. A thread can be a rank
+// because libtorch runs a backward pass on CPUs in the thread that calls it.
 inline void run_ranks(int world, const std::function<void(int, GroupCache&)>& f,
                       std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   const auto store = local_store();
-  store->setTimeout(timeout);  // as a served one has it
+  store->setTimeout(timeout);  // a served store has this limit too
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        at::set_num_threads(1);  // OpenMP's count is each thread's own
+        at::set_num_threads(1);  // OpenMP counts threads per calling thread
         Rendezvous rendezvous;
         rendezvous.store = store;
         rendezvous.rank = rank;

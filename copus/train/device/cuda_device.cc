@@ -1,3 +1,4 @@
+// The functions of device.h that need CUDA.
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Logging.h>

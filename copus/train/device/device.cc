@@ -16,8 +16,8 @@ namespace {
 
 int cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
-// The best of a few products, on one thread: large enough for caches to matter, short enough to
-// start by.
+// Returns the best rate of a few matrix products on one thread. The matrices are large enough for
+// caches to matter, and small enough not to delay the start of a run.
 FlopsPerSec best_matmul_rate() {
   return matmul_rate(384, [](const auto& product) {
     Seconds best(1e9);
@@ -69,7 +69,8 @@ std::optional<FlopsPerSec> node_peak(RankDevice device, Precision precision, int
 
 std::optional<GpuSpec> catalog_entry_of(const std::string& name) {
   for (const std::string& known : catalog_gpu_names()) {
-    // "NVIDIA H100 80GB HBM3" is H100-80GB-SXM: the model, and the size where the name gives one.
+    // "NVIDIA H100 80GB HBM3" is H100-80GB-SXM: the model must match, and also the size of memory
+    // if the driver's name has one.
     const std::string model = known.substr(0, known.find('-'));
     if (name.find(model) == std::string::npos) continue;
     const std::size_t size_at = known.find('-') + 1;

@@ -10,8 +10,8 @@
 namespace copus {
 
 void keep_freed_memory() {
-  ::mallopt(M_MMAP_MAX, 0);         // large blocks too come from the heap,
-  ::mallopt(M_TRIM_THRESHOLD, -1);  // which never shrinks
+  ::mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap too
+  ::mallopt(M_TRIM_THRESHOLD, -1);  // the heap never shrinks
 }
 
 void reserve_memory(std::int64_t bytes, int ranks) {
@@ -19,7 +19,8 @@ void reserve_memory(std::int64_t bytes, int ranks) {
   if (::sysconf(_SC_AVPHYS_PAGES) / ranks < 2 * bytes / page) return;
   void* block = std::malloc(static_cast<std::size_t>(bytes));
   if (block == nullptr) return;
-  // Before it is touched. Only a wish: a system without large pages says no, and nothing is lost.
+  // Asks for large pages before the block is touched. A system without large pages refuses, and the
+  // block then has small ones.
   void* pages = block;
   auto space = static_cast<std::size_t>(bytes);
   if (std::align(static_cast<std::size_t>(page), 1, pages, space) != nullptr) {

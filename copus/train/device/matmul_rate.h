@@ -1,4 +1,5 @@
-// How fast this thread, or the threads that libtorch gives it, multiplies matrices on a CPU.
+// Measures how fast libtorch multiplies matrices on a CPU, on as many threads as the calling thread
+// may use.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace copus {
 
-// Of FP32 matrices n x n. `time_of(product)`: calls product() as often as it likes, and says how
-// long one call takes.
+// Returns the rate for FP32 matrices of n x n elements. `time_of(product)` calls product() as often
+// as it needs to, and returns the time of one call.
 template <typename TimeOf>
 FlopsPerSec matmul_rate(std::int64_t n, const TimeOf& time_of) {
   const Tensor a = at::ones({n, n}), b = at::ones({n, n});

@@ -1,4 +1,4 @@
-// Stands in for cuda_device.cc where libtorch was built without CUDA.
+// Replaces cuda_device.cc if libtorch was built without CUDA.
 #include "copus/train/device/device.h"
 
 namespace copus {

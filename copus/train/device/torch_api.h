@@ -1,5 +1,5 @@
-// The part of libtorch that the engine uses: narrower than torch/torch.h, which takes many times as
-// long to compile. Precompiled.
+// The headers of libtorch that the engine uses, precompiled. torch/torch.h includes more and takes
+// many times as long to compile.
 #pragma once
 
 #include <ATen/ATen.h>

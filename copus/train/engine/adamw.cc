@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;
 
-// One pass over memory instead of one per operator.
+// Updates in one pass over memory; ATen would need one pass per operator.
 COPUS_EVERY_X86 void update_on_cpu(std::int64_t count, float beta1, float beta2, float eps,
                                    float keep, float lr, float root_correction2, float scale,
                                    float* __restrict value, const float* __restrict gradient,
@@ -25,7 +25,7 @@ COPUS_EVERY_X86 void update_on_cpu(std::int64_t count, float beta1, float beta2,
   }
 }
 
-// Several sums, so that the additions need not wait for each other.
+// Adds to several sums in turn, so that one addition need not wait for the one before.
 COPUS_EVERY_X86 double sum_of_squares_on_cpu(std::int64_t count, const float* data) {
   constexpr int kSums = 32;
   double sums[kSums] = {};
@@ -39,15 +39,15 @@ COPUS_EVERY_X86 double sum_of_squares_on_cpu(std::int64_t count, const float* da
   return total;
 }
 
-// The same by ATen, for a GPU that the kernels do not take.
+// The same update by ATen, for a GPU on which Copus's kernels are not used.
 void update_by_aten(const AdamOptions& options, const cuda::AdamRates& rates,
                     [[maybe_unused]] double lr, [[maybe_unused]] double weight_decay,
                     [[maybe_unused]] std::int64_t step, const Tensor& values,
                     const Tensor& gradients, const Tensor& moment1, const Tensor& moment2) {
   const at::NoGradGuard no_grad;
 #if TORCH_VERSION_MAJOR >= 2
-  // One kernel. It divides by the scale, and writes the scaled gradients back: they are used no
-  // more.
+  // This is one kernel. It divides the gradients by its last argument and writes the quotients
+  // back, which is harmless: nothing reads the gradients after the update.
   const at::TensorOptions scalar = values.options();
   at::_fused_adamw_({values}, {gradients}, {moment1}, {moment2}, {},
                     {at::full({}, static_cast<double>(step), scalar)}, lr, options.beta1,

@@ -9,16 +9,16 @@
 
 namespace copus {
 
-// One update, in place. `step` counts from 1. `gradient_scale` multiplies the gradients (clipping).
-// `rounded` receives the values in its own precision; it may be `values` itself.
+// Makes one update in place. `step` counts from 1. The gradients are multiplied by `gradient_scale`
+// (for clipping). `rounded` receives the values in its own precision; it may be `values` itself.
 void adamw_update(const AdamOptions& options, double lr, double weight_decay, std::int64_t step,
                   double gradient_scale, const Tensor& values, const Tensor& gradients,
                   const Tensor& moment1, const Tensor& moment2, const Tensor& rounded);
 
-// total (double, no dimensions) += the sum of the squares of x, a flat FP32 tensor.
+// Adds the sum of the squares of `x`, a flat FP32 tensor, to `total`, a double without dimensions.
 void add_sum_of_squares(const Tensor& x, const Tensor& total);
 
-// The rate of a step that begins after so many samples.
+// Returns the learning rate after so many samples.
 double learning_rate(const LrSchedule& schedule, std::int64_t samples);
 
 }  // namespace copus

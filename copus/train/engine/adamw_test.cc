@@ -27,7 +27,7 @@ TEST(AdamW, FollowsTheTextbookInDouble) {
     const Tensor v_hat = v / (1 - std::pow(options.beta2, step));
     w = w - lr * (m_hat / (v_hat.sqrt() + options.eps) + decay * w);
   }
-  // Each step rounds the weight, once where it is stored and once on the way there.
+  // Each step rounds the weight twice: once in an intermediate result, once when it is stored.
   const Tensor rounded = (values.to(at::kDouble) - w).abs() / w.abs().clamp_min(1);
   EXPECT_LT(rounded.max().item<double>(), kSteps * 0x1p-23);
 }
@@ -55,7 +55,7 @@ TEST(LearningRate, IsAtTheFloorAfterADecayThatEndsBeforeTheWarmUp) {
   EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.2);
   EXPECT_DOUBLE_EQ(learning_rate(s, 8), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(s, 100), 0.1);
-  // Not above the warm-up itself.
+  // If the warm-up is still below the floor when the decay ends, the rate follows the warm-up.
   const LrSchedule slow{.peak = 1, .floor = 0.1, .warmup_samples = 4000, .decay_samples = 40};
   EXPECT_DOUBLE_EQ(learning_rate(slow, 40), 0.01);
   EXPECT_DOUBLE_EQ(learning_rate(slow, 4000), 0.1);

@@ -1,5 +1,5 @@
-// A step that is judged bad leaves no trace: not in weights, moments, the count of updates, nor in
-// what later steps do.
+// A bad step changes nothing: weights, moments, the count of updates and all later steps are as if
+// the step had not been run.
 #include "copus/train/engine/test_training.h"
 
 namespace copus {
@@ -45,8 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, BadStepLaw,
                          ::testing::Values("micro_batch=4", "dp=2,zero=1,micro_batch=4",
                                            "tp=2,micro_batch=4", "pp=2,micro_batch=4"));
 
-// A weight that is not finite makes every loss and gradient so, on other ranks too: it alone is the
-// cause.
+// A weight that is not finite makes losses and gradients not finite as well, also on other ranks.
+// The message must name the weight, since it is the cause.
 TEST(NotFinite, TheMostBasicCauseIsNamedThenTheLowestRank) {
   const TrainerOptions options = options_for("llama", plan_of("dp=2,micro_batch=4"));
   const Dataset data = open_builtin();

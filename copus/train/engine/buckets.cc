@@ -8,7 +8,7 @@
 namespace copus {
 namespace {
 
-// The rank's part of a tensor as it starts. Only that part is ever computed.
+// Returns the initial values of the rank's part of a tensor. Computes only that part.
 Tensor initial_shard(const TensorSpec& spec, const Shard& shard, std::uint64_t seed) {
   const Tensor part = at::zeros(local_shape(spec, shard), at::kFloat);
   float* out = part.data_ptr<float>();
@@ -29,7 +29,7 @@ Tensor initial_shard(const TensorSpec& spec, const Shard& shard, std::uint64_t s
   return part;
 }
 
-// What a parameter's tensors look like stacked.
+// Returns the shape of a parameter: its tensors' local parts, stacked by rows.
 std::vector<std::int64_t> stacked_shape(const ParameterSpec& parameter, std::int64_t tp,
                                         std::int64_t rank) {
   std::vector<std::int64_t> shape;
@@ -46,7 +46,7 @@ std::vector<std::int64_t> stacked_shape(const ParameterSpec& parameter, std::int
 
 }  // namespace
 
-// Runs after a leaf's gradient has been accumulated.
+// A hook that autograd calls after it has added to a leaf's gradient.
 struct ChunkParameters::Watch : torch::autograd::FunctionPostHook {
   Watch(ChunkParameters* parameters, std::size_t leaf) : owner(parameters), index(leaf) {}
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
@@ -77,8 +77,9 @@ ChunkParameters::ChunkParameters(const ModelSpec& model, const ChunkSpec& chunk,
     bucket_leaves_.push_back(placement.parameters.size());
     static_cast<BucketPlacement&>(buckets_.emplace_back()) = std::move(placement);
   }
-  // The norms of all layers are one bucket, which only the first layer's completes: it must not
-  // hold up the others. A shared embedding is last of all.
+  // Sorts the buckets by the time at which the backward pass completes them, that is by their first
+  // leaf. The norms of all layers are in one bucket. It is complete only after the first layer, so
+  // it must not hold up the other buckets. A shared embedding comes last.
   std::vector<std::size_t> first_leaf(buckets_.size(), specs_.size());
   for (std::size_t i = specs_.size(); i-- > 0;) first_leaf[leaf_bucket_[i]] = i;
   start_order_.resize(buckets_.size());
@@ -103,7 +104,7 @@ void ChunkParameters::allocate_unset(Bucket& bucket, at::ScalarType dtype) {
   bucket.moment2 = at::empty({bucket.owned_length}, at::kFloat);
   bucket.master =
       dtype == at::kFloat ? bucket.owned_values() : at::empty({bucket.owned_length}, at::kFloat);
-  // Padding is nobody's to fill in.
+  // Clears the padding, since nothing fills it in later.
   const auto clear = [&](std::int64_t begin, std::int64_t end) {
     bucket.values.narrow(0, begin, end - begin).zero_();
     begin = std::max(begin, bucket.owned_begin) - bucket.owned_begin;
@@ -157,7 +158,7 @@ void ChunkParameters::settle(at::Device device) {
       return flat.narrow(0, leaf_offset_[i], element_count(shape)).view(shape);
     };
     Tensor leaf = view(bucket.values).detach().requires_grad_(true);
-    // Autograd adds straight into the bucket, in FP32 whatever the values are.
+    // Autograd adds each gradient straight into the bucket, in FP32 even if the values are BF16.
     leaf.mutable_grad() = view(bucket.gradients);
     auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
     accumulator->add_post_hook(std::make_unique<Watch>(this, i));
@@ -189,7 +190,8 @@ void ChunkParameters::gradient_ready(std::size_t leaf) {
   start_ready_buckets();
 }
 
-// In the order of the buckets, whatever order they become ready in: all ranks must start alike.
+// Starts reductions in start_order_, and not in the order in which buckets become ready: all ranks
+// must start them in the same order.
 void ChunkParameters::start_ready_buckets() {
   while (next_bucket_ < buckets_.size()) {
     const std::size_t next = start_order_[next_bucket_];
@@ -224,7 +226,7 @@ const Comm* ChunkParameters::sums_over(const PlacedTensor& tensor) const {
   return partial ? mesh_.tp : nullptr;
 }
 
-// Every tensor-parallel rank has the same tensors at the same places, so the owned parts match too.
+// All tensor-parallel ranks have the same tensors at the same offsets, so their owned parts match.
 void ChunkParameters::sum_replicated(Bucket& bucket) const {
   if (mesh_.plan.tp == 1) return;
   struct Group {
@@ -262,7 +264,7 @@ bool ChunkParameters::counts(const Bucket& bucket, const PlacedTensor& tensor) c
 
 namespace {
 
-// Sums squares of ranges of a flat tensor; neighbouring ranges are one.
+// Adds the squares of ranges of a flat tensor to a sum. Neighbouring ranges are added in one call.
 class RangeNorm {
  public:
   RangeNorm(const Tensor& flat, Tensor& sum) : flat_(flat), sum_(sum) {}
@@ -345,7 +347,7 @@ void ChunkParameters::note_prefix() {
 Tensor ChunkParameters::take_prefix_norm() { return take_norm(prefix_norm_); }
 Tensor ChunkParameters::take_replica_norm() { return take_norm(replica_norm_); }
 
-// Of the ranks that now hold the same sum, the first one counts it.
+// The members of a group end with the same sum. Only the first of them counts it.
 Tensor ChunkParameters::take_norm(NormInParts& norm) const {
   const auto add = [&](std::vector<Tensor>& parts, const Comm* group) {
     if (parts.empty()) return;

@@ -1,11 +1,11 @@
-// A chunk's parameters in memory: flat buffers ("buckets") of values and of FP32 gradients, in the
-// order in which the backward pass finishes them; reduced over data-parallel ranks as soon as they
-// are whole.
+// ChunkParameters: a chunk's parameters in memory. They are in flat buffers ("buckets") of values
+// and of FP32 gradients. The gradients of a bucket are reduced over the data-parallel ranks as soon
+// as the backward pass has completed them.
 //
-// With ZeRO-1 each data-parallel rank owns one part of every bucket: it receives that part's summed
-// gradient (reduce-scatter), keeps optimizer state for it alone, and the updated values are
-// gathered. Without, a rank owns whole buckets. Used by one thread; the autograd thread calls in
-// during backward().
+// With ZeRO-1 each data-parallel rank owns one part of every bucket. It receives the summed
+// gradient of that part (reduce-scatter) and keeps optimizer state for that part only. After the
+// update, the ranks gather each other's values. Without ZeRO-1 every rank owns whole buckets.
+// One thread uses a ChunkParameters; during backward(), autograd's thread calls into it.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 namespace copus {
 
 enum class ParameterStart {
-  kInitial,  // the weights that a run begins with, moments of 0
-  kUnset,    // on the host, to be filled in and settled; only padding is set, to 0
+  kInitial,  // the weights that a run begins with; the moments are 0
+  kUnset,    // on the host, with only the padding set (to 0); to be filled in, then settled
 };
 
 struct BucketOptions {
@@ -34,9 +34,9 @@ struct BucketOptions {
 
 struct Bucket : BucketPlacement {
   Tensor values;     // flat, the model's dtype, padded to a multiple of dp
-  Tensor gradients;  // flat, FP32; unset until zero_gradients()
-  Tensor master;  // FP32 values of the owned part; shares memory with `values` where those are FP32
-  Tensor moment1, moment2;  // Adam's, of the owned part
+  Tensor gradients;  // flat, FP32; uninitialised before zero_gradients()
+  Tensor master;     // FP32 values of the owned part; shares memory with `values` if those are FP32
+  Tensor moment1, moment2;  // Adam's moments of the owned part
 
   Tensor owned_gradients() const { return gradients.narrow(0, owned_begin, owned_length); }
   Tensor owned_values() const { return values.narrow(0, owned_begin, owned_length); }
@@ -50,8 +50,8 @@ class ChunkParameters {
   ChunkParameters& operator=(const ChunkParameters&) = delete;
   ~ChunkParameters();
 
-  // Brings what started unset to the device, adds gradients, and makes leaves of it. With BF16
-  // values those that the rank owns are made from the master.
+  // Moves parameters that started as kUnset to the device, allocates gradients, and makes the
+  // leaves. If the values are BF16, rounds the owned ones from the master.
   void settle(at::Device device);
 
   // The leaves that the model computes with, in chunk_parameters() order.
@@ -59,25 +59,28 @@ class ChunkParameters {
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  // `replica_norm`: take_replica_norm() will be asked for.
+  // Clears the gradients before a step. `replica_norm`: take_replica_norm() will be called.
   void zero_gradients(bool replica_norm = false);
-  // From now on a bucket whose gradients are all there is reduced at once. Called before the last
-  // backward pass of a step.
+  // From now on, a bucket is reduced as soon as all its gradients are complete. Called before the
+  // last backward pass of a step.
   void reduce_when_ready();
-  // Starts what has not been started and waits for all; then sums the parts of replicated tensors.
+  // Starts the reductions that have not been started, and waits for all of them. Then sums the
+  // gradients of replicated tensors.
   void finish_reduction();
-  // Sum of squares of the owned gradients, each element of the model counted on one rank only.
+  // Returns the sum of squares of the owned gradients. Of several ranks that hold the same element,
+  // only one counts it.
   Tensor squared_norm() const;
-  // The same of the watched scales alone.
+  // The same for the watched scales only.
   Tensor scales_squared_norm() const;
-  // Squared norms of this replica's own gradient, before it is summed over replicas; each element
-  // of the model counted on one rank of the replica. The prefix is what has been added since
-  // zero_gradients(): note_prefix() is called between two backward passes, and exchanges nothing.
-  // Both are asked for after finish_reduction(), by all ranks alike.
+  // Squared norms of this replica's own gradient, before it is summed over replicas. Of the ranks
+  // of the replica that hold the same element, only one counts it. take_prefix_norm() returns the
+  // norm of the gradient at the time of note_prefix(), which is called between two backward passes
+  // and sends no message. All ranks call the take functions alike, after finish_reduction().
   void note_prefix();
   Tensor take_prefix_norm();
   Tensor take_replica_norm();
-  // After an optimizer step, which has made the owned values: with ZeRO-1, everyone's.
+  // Called after the optimizer has updated the owned values. With ZeRO-1, gathers the values that
+  // other ranks own.
   void publish_values();
 
  private:
@@ -88,24 +91,26 @@ class ChunkParameters {
   void start_ready_buckets();
   void start_reduction(std::size_t bucket);
   void sum_replicated(Bucket& bucket) const;
-  // A squared norm on its way: what is whole here is summed at once; of what other ranks hold parts
-  // of, a copy is kept until they can be asked for theirs.
+  // A squared norm that is not complete yet. `whole` is the sum over gradients that are complete on
+  // this rank. `tp`, `kv` and `tied` are copies of gradients that must first be summed over that
+  // group, which needs a message.
   struct NormInParts {
     Tensor whole;
     std::vector<Tensor> tp, kv, tied;
   };
   void add_to_norm(const Bucket& bucket, bool tied_is_summed, NormInParts& norm) const;
   Tensor take_norm(NormInParts& norm) const;
-  // The group over which a tensor's gradients are parts of a sum; null: none.
+  // Returns the group over which a tensor's gradients must be summed, because each member has only
+  // a part of the sum; null if there is none.
   const Comm* sums_over(const PlacedTensor& tensor) const;
   template <typename Predicate>
   Tensor squared_norm_of(const Predicate& wanted) const;
-  // Whether this rank counts a tensor's gradients, of those that hold the same.
+  // Returns whether this rank counts a tensor's gradients, of all ranks that hold the same ones.
   bool counts(const Bucket& bucket, const PlacedTensor& tensor) const;
 
   const Mesh& mesh_;
   std::vector<ParameterSpec> specs_;
-  std::set<std::string> watched_;  // scales
+  std::set<std::string> watched_;  // names of the watched scales
   bool last_pass_ = false;
   bool replica_norm_wanted_ = false;
   NormInParts prefix_norm_, replica_norm_;
@@ -113,10 +118,10 @@ class ChunkParameters {
   std::vector<Tensor> leaves_;
   std::vector<std::size_t> leaf_bucket_;
   std::vector<std::int64_t> leaf_offset_;
-  std::vector<std::size_t> bucket_leaves_;  // how many leaves each bucket has
-  std::vector<std::size_t> waiting_;        // leaves of each bucket without their gradient yet
-  std::vector<std::size_t> start_order_;    // buckets as the backward pass completes them
-  std::size_t next_bucket_ = 0;             // the first that has not been started
+  std::vector<std::size_t> bucket_leaves_;  // the number of leaves of each bucket
+  std::vector<std::size_t> waiting_;        // how many of them have no gradient yet
+  std::vector<std::size_t> start_order_;    // buckets in the order in which they are reduced
+  std::size_t next_bucket_ = 0;             // in start_order_: the first that is not started
   std::vector<Pending> reductions_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
 };

@@ -1,5 +1,5 @@
-// Layout: everything of a rank that the plan shapes: its groups, its part of the model, its order
-// of work. A run that changes its plan replaces it.
+// Layout: all parts of a rank that depend on the plan: its groups, its part of the model, and its
+// order of work. A run that changes its plan replaces its Layout.
 #pragma once
 
 #include <memory>
@@ -15,26 +15,26 @@
 
 namespace copus {
 
-// Of the values that the model computes with.
+// Returns the type of the values that the model computes with.
 inline at::ScalarType compute_dtype(const LayoutOptions& options) {
   return options.compute == Compute::kBf16 ? at::kBFloat16 : at::kFloat;
 }
 
-// Host memory for weights, optimizer state and gradients, on the rank that has most of them. A move
-// takes all but the gradients before it frees what it leaves.
+// Returns the host memory for weights, optimizer state and (on CPUs) gradients, on the rank that
+// has most of them. A move allocates all of it except the gradients before it frees the old layout.
 Bytes largest_host_memory(const LayoutOptions& options);
 
 class Layout {
  public:
-  // Every rank calls this with the same options. kInitial: the weights that a run begins with.
-  // kUnset: weights and optimizer state are allocated on the host, to be filled in; then settle()
-  // makes it one to train with.
+  // All ranks call this with the same options. kInitial: has the weights that a run begins with.
+  // kUnset: allocates weights and optimizer state on the host. The caller fills them in, then calls
+  // settle(), and can train afterwards.
   static Result<std::unique_ptr<Layout>> create(GroupCache& groups, const LayoutOptions& options,
                                                 ParameterStart start);
   void settle(const LayoutOptions& options);
 
-  // Another micro-batch, batch, recompute or sequence parallelism: no state moves, no message is
-  // sent. On an error nothing has changed.
+  // Changes micro-batch, batch, recompute or sequence parallelism. Moves no state and sends no
+  // message. On an error nothing has changed.
   // REQUIRES: same_placement(), and the plan is valid for the batch.
   Result<void> reshape(const LayoutOptions& options);
 
@@ -43,7 +43,7 @@ class Layout {
   std::vector<std::unique_ptr<ChunkParameters>>
       parameters;  // of this rank's chunks, in model order
   std::unique_ptr<Pipeline> pipeline;
-  // Of all this rank's chunks; stays closed where sequence parallelism cuts samples.
+  // The tap of all chunks of this rank. It stays closed if sequence parallelism cuts samples.
   ScaleTap tap;
 
  private:

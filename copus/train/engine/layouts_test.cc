@@ -1,6 +1,5 @@
-// The engine's first law: the layout is a choice of speed, never of result. Eight ranks train the
-// same model on the same samples at every layout and must follow one rank's losses and end at its
-// weights.
+// The layout must not change the result. Eight ranks train the same model on the same samples at
+// each layout. They must have the losses of one rank, and end with its weights.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +16,7 @@ namespace {
 constexpr int kSteps = 30;
 constexpr double kLossTolerance = 1e-4;  // relative
 constexpr double kNormTolerance =
-    2e-3;  // relative; another libtorch or -O1 is 1e-3 off in the eighth step
+    2e-3;  // relative; with another libtorch or -O1, the eighth step differs by 1e-3
 constexpr double kWeightTolerance = 1e-3;  // of the tensor's largest weight
 
 using testing_models::llama;
@@ -29,7 +28,7 @@ struct Trajectory {
   std::map<std::string, Tensor> weights;  // whole tensors by name
 };
 
-// Copies a rank's parts of every tensor to where they belong in the whole.
+// Copies a rank's parts of all tensors to their places in the whole tensors.
 void collect_weights(const Trainer& trainer, std::map<std::string, Tensor>& whole) {
   for (const auto& parameters : trainer.parameters()) {
     for (const Bucket& bucket : parameters->buckets()) {
@@ -41,7 +40,7 @@ void collect_weights(const Trainer& trainer, std::map<std::string, Tensor>& whol
                                 .view(local_shape(tensor.spec, tensor.shard));
         const Tensor place = all.narrow(dim, tensor.shard.begin, tensor.shard.length);
         const Tensor mine = part.narrow(dim, 0, tensor.shard.length).to(at::kFloat);
-        // Every rank that holds this part must hold the same.
+        // All ranks that hold this part must hold the same values.
         if (at::isfinite(place).all().item<bool>()) {
           EXPECT_TRUE(at::allclose(place, mine, 1e-4, 1e-6)) << tensor.spec.name;
         }
@@ -79,7 +78,7 @@ Trajectory train(const ModelSpec& model, const std::string& plan_text,
         result.norms.push_back(done->grad_norm);
       }
     }
-    // No multiple of a pass of any layout.
+    // 21 is odd, so at every layout whose passes take several sequences some are left over.
     const std::atomic<bool> stop{false};
     const Result<std::optional<double>> held_out = (*trainer)->evaluate(*data, 21, stop);
     ASSERT_TRUE(held_out.has_value()) << held_out.error().message;
@@ -90,7 +89,7 @@ Trajectory train(const ModelSpec& model, const std::string& plan_text,
   return result;
 }
 
-// One rank's trajectory, trained once per model.
+// Returns one rank's trajectory. Trains it once per model.
 const Trajectory& reference(const std::string& which) {
   static std::map<std::string, Trajectory> known;
   const auto found = known.find(which);
@@ -141,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"llama", "dp=2,tp=4,micro_batch=4"}, Layout{"llama", "dp=2,pp=4,micro_batch=2"},
         Layout{"llama", "tp=4,pp=2,micro_batch=4"}, Layout{"llama", "tp=2,pp=4,micro_batch=4"},
         Layout{"llama", "dp=2,tp=2,pp=2,micro_batch=2"},
-        // With what can be chosen beside it.
+        // Layouts with ZeRO-1, sequence parallelism, recompute, schedules, splits; other models.
         Layout{"llama", "dp=8,zero=1"}, Layout{"llama", "dp=2,tp=2,pp=2,zero=1,sp=1,micro_batch=2"},
         Layout{"llama", "tp=8,sp=1,micro_batch=8"},
         Layout{"llama", "dp=2,tp=4,sp=1,recompute=full,micro_batch=4"},
@@ -161,8 +160,8 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"gpt2", "tp=8,micro_batch=16"}, Layout{"gpt2", "pp=8"},
         Layout{"qwen3", "tp=4,dp=2,micro_batch=8"}, Layout{"qwen3", "tp=8,sp=1,micro_batch=8"}));
 
-// The embedding's gradient is the last of the backward pass: other buckets are on their way by
-// then.
+// The gradient of the first layer's norm is one of the last of the backward pass. Before it, the
+// reduction of other buckets must have started.
 TEST(DataParallel, ReductionStartsBeforeTheBackwardPassEnds) {
   for (const char* text : {"dp=2,micro_batch=4", "dp=2,micro_batch=4,zero=1"}) {
     run_ranks(2, [&](int, GroupCache& groups) {
@@ -176,20 +175,20 @@ TEST(DataParallel, ReductionStartsBeforeTheBackwardPassEnds) {
       const Result<std::unique_ptr<Trainer>> trainer = Trainer::create(groups, options);
       ASSERT_TRUE(data.has_value() && trainer.has_value());
       const Comm& dp = *(*trainer)->mesh().dp;
-      std::vector<std::int64_t> started;  // before that gradient, in each backward pass
+      std::vector<std::int64_t> started;  // operations before that gradient, per backward pass
       (*trainer)->parameters()[0]->values()[1].register_hook([&](const Tensor& gradient) {
         started.push_back(dp.started());
         return gradient;
       });
       ASSERT_TRUE((*trainer)->step(*data, 0).has_value());
-      ASSERT_EQ(started.size(), 2U);  // micro-batches
+      ASSERT_EQ(started.size(), 2U);  // one per micro-batch
       EXPECT_EQ(started[0], 0) << "nothing is reduced before the last micro-batch";
       EXPECT_GT(started[1], 3) << "of " << (*trainer)->parameters()[0]->buckets().size();
     });
   }
 }
 
-// BF16 rounds to 0.4%: it must follow FP32, and the layouts each other, to about that.
+// BF16 rounds to 0.4%. So BF16 losses must agree with FP32 losses, at each layout, to about 1%.
 TEST(Bf16, FollowsFp32AtEveryKindOfLayout) {
   const Trajectory one = reference("llama");
   for (const char* plan : {"micro_batch=4", "dp=2,tp=2,pp=2,zero=1,sp=1,micro_batch=2"}) {

@@ -1,5 +1,5 @@
-// The norms that the noise scale is estimated from mean the same at every layout: each is compared
-// with the gradient norm of one rank that is given just those samples.
+// The gradient norms from which the noise scale is estimated must not depend on the layout. Each
+// norm is compared with the gradient norm of one rank that trains on just those samples.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kNormBatch = 32;
 constexpr int kSteps = 3;
 
-// A model that is not changed: every step's gradient is taken at the same weights.
+// Options with a learning rate of 0, so that every step takes its gradient at the same weights.
 TrainerOptions frozen(const std::string& model, const std::string& plan_text, std::int64_t batch) {
   Result<PartialPlan> plan = parse_plan_text(plan_text, "--plan");
   EXPECT_TRUE(plan.has_value()) << plan.error().message;
@@ -48,8 +48,8 @@ std::vector<StepResult> steps(const TrainerOptions& options, std::int64_t first_
   return results;
 }
 
-// The mean squared gradient norm of runs of `samples` samples, `count` of them, `apart` from each
-// other: one rank, one batch each.
+// Returns the mean squared gradient norm of `count` batches of `samples` samples, which begin
+// `apart` samples from each other. One rank computes each batch.
 double reference(const std::string& model, std::int64_t first, std::int64_t samples,
                  std::int64_t count, std::int64_t apart) {
   double sum = 0;
@@ -75,7 +75,7 @@ TEST_P(NoiseNorms8, AreThoseOfOneRank) {
   const std::vector<StepResult> results = steps(options, 0, 1);
   ASSERT_TRUE(results.at(0).norms.has_value());
   const NoiseNorms& norms = *results[0].norms;
-  // 32 samples over 8 ranks: a prefix of 4, at every layout.
+  // With 32 samples on 8 ranks, the prefix is 4 samples at every layout.
   ASSERT_EQ(norms.first.batch, 4);
   EXPECT_NEAR(norms.first.value / reference(model, 0, 4, 1, 0), 1, 1e-4);
   EXPECT_NEAR(norms.global.value / reference(model, 0, kNormBatch, 1, 0), 1, 1e-4);
@@ -136,7 +136,7 @@ TEST(NoiseNorms, TwoTermsAgreeAcrossLayouts) {
   }
 }
 
-// Squared gradient of the scales, of `samples` samples on one rank.
+// Returns the squared gradient norm of the watched scales for `samples` samples on one rank.
 double scales_reference(const std::string& model, std::int64_t first, std::int64_t samples) {
   double sum = 0;
   run_ranks(1, [&](int, GroupCache& groups) {
@@ -147,7 +147,7 @@ double scales_reference(const std::string& model, std::int64_t first, std::int64
     for (const auto& parameters : (*trainer)->parameters()) {
       for (const Bucket& bucket : parameters->buckets()) {
         for (const PlacedTensor& tensor : bucket.tensors) {
-          // Of eight layers every second.
+          // The model has eight layers. Every second one is watched.
           const std::string& name = tensor.spec.name;
           if (name != "final_norm.weight" && name != "layers.0.attention_norm.weight" &&
               name != "layers.2.attention_norm.weight" &&
@@ -175,7 +175,7 @@ TEST(ScaleNorms, AreThoseOfSingleSamples) {
     ASSERT_TRUE(results.at(0).norms.has_value());
     const std::vector<SquaredNorm>& scales = results[0].norms->scales;
     ASSERT_EQ(scales.size(), 2U) << plan;
-    // Four of each replica's, if it has as many.
+    // Four samples of each replica are watched, or all if it has fewer.
     const int watched = std::string_view(plan).starts_with("dp=") ? 8 : 4;
     double each = 0;
     for (int i = 0; i < watched; ++i) each += scales_reference(model, 3 + i, 1) / watched;
@@ -188,7 +188,7 @@ TEST(ScaleNorms, AreThoseOfSingleSamples) {
   }
 }
 
-// Sequence parallelism cuts a sample over ranks: there is no such estimate then.
+// With sequence parallelism, no rank has a whole sample, so there is no such estimate.
 TEST(ScaleNorms, NoneUnderSequenceParallelism) {
   const std::vector<StepResult> results =
       steps(frozen("llama", "tp=2,sp=1,micro_batch=2", 8), 0, 1);
@@ -232,7 +232,7 @@ TEST(DataHash, IsTheSameAtEveryLayoutAndBatch) {
       EXPECT_EQ(hash, expected) << plan << " batch " << batch;
     }
   }
-  // Another sample, another sum.
+  // Other samples give another sum.
   std::uint64_t other = 0;
   for (const StepResult& step : steps(frozen("llama", "dp=1,micro_batch=4", 8), 6, 6)) {
     other = add_hashes(other, step.data_hash);

@@ -24,8 +24,9 @@ Pipeline::Inbox Pipeline::expect(const Action& action) {
 
 void Pipeline::send(const Comm* group, const Tensor& tensor, int to) {
   sends_.push_back(group->start_send(tensor.contiguous(), to));
-  // Bounded, or every activation of the step would be kept. A neighbour lags by less than this many
-  // messages in any schedule (PipelineTest), so the wait is short and never one for ourselves.
+  // Limits the number of pending sends: otherwise every activation of the step would be kept. In
+  // any schedule, a neighbour lags behind by fewer messages than the limit (pipeline_test.cc). So
+  // the wait is short, and no rank waits for itself.
   if (sends_.size() > max_pending_sends(mesh_.plan.pp, mesh_.plan.vp)) {
     sends_.front().wait();
     sends_.pop_front();
@@ -68,7 +69,7 @@ void Pipeline::backward(const Action& action, double loss_weight, Inbox& inbox) 
 
 void Pipeline::load_kernels(std::int64_t seq_len) {
   if (tap_ != nullptr) tap_->open = false;
-  const at::AutoGradMode with_gradients(true);  // whoever restores a state has turned them off
+  const at::AutoGradMode with_gradients(true);  // code that restores a state turns them off
   for (const LocalChunk& local : chunks_) {
     const ChunkSpec& spec = local.model->spec();
     local.parameters->zero_gradients(false);
@@ -95,9 +96,10 @@ Tensor Pipeline::train(const Schedule& schedule, const std::vector<MicroBatch>& 
   backward_left_.assign(chunks_.size(), micro_batches_);
   losses_.clear();
   const std::vector<Action>& actions = schedule.ranks[static_cast<std::size_t>(mesh_.at.pp)];
-  // A message that can arrive while the action before it runs is asked for before that action. Any
-  // other is asked for after it: a receiving kernel that waits for this rank's own action would
-  // stop a host call that waits for all kernels, as the allocator's do when memory is short.
+  // If an action's message can arrive while the action before it runs, the receive starts before
+  // that one; otherwise after it. A receive kernel that waits for a result of this rank's own
+  // current action would block host calls that wait for all kernels, as the allocator's do when
+  // memory is short.
   const std::vector<bool> early = arrives_early(schedule, static_cast<std::int32_t>(mesh_.at.pp));
   Inbox inbox = expect(actions.front());
   for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -105,7 +107,7 @@ Tensor Pipeline::train(const Schedule& schedule, const std::vector<MicroBatch>& 
     const bool last = i + 1 == actions.size();
     Inbox next;
     if (!last && early[i + 1]) next = expect(actions[i + 1]);
-    open_tap(action);  // for a backward pass too: recompute runs the forward one again
+    open_tap(action);  // also for a backward pass: with recompute it runs the forward pass again
     if (action.kind == ActionKind::kForward) {
       forward(action, batches[static_cast<std::size_t>(action.micro_batch)], inbox);
     } else {

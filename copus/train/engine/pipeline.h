@@ -1,5 +1,5 @@
-// Runs a Schedule: this rank's forward and backward passes in the order that the schedule gives,
-// with messages to the neighbouring stages. The same schedule that the cost model times.
+// Pipeline: runs a Schedule, that is this rank's forward and backward passes in the schedule's
+// order, with messages to the neighbouring stages. The cost model times the same schedule.
 #pragma once
 
 #include <deque>
@@ -13,13 +13,13 @@
 
 namespace copus {
 
-// Messages of one rank that may be on their way at once.
+// How many sends of one rank may be pending at once.
 constexpr std::size_t max_pending_sends(std::int64_t pp, std::int64_t vp) {
   return static_cast<std::size_t>(2 * pp * vp);
 }
 
 struct MicroBatch {
-  Tensor tokens;   // [micro_batch, seq_len]; undefined on stages that need none
+  Tensor tokens;   // [micro_batch, seq_len]; undefined on stages that need no tokens
   Tensor targets;  // the same
 };
 
@@ -34,28 +34,30 @@ class Pipeline {
   Pipeline(const Mesh& mesh, std::vector<LocalChunk> chunks, std::vector<std::int64_t> activation,
            at::TensorOptions options);
 
-  // Opened for the micro-batches that it wants.
+  // Sets the tap, which the pipeline opens during the first tap->micro_batches micro-batches.
   void set_tap(ScaleTap* tap) { tap_ = tap; }
 
-  // Runs every chunk forward and backward once, without messages between stages, and forgets the
-  // results. A GPU loads kernels when they are first used, and waits for all that it runs before it
-  // does: no message may be under way then that waits for this rank.
+  // Runs every chunk forward and backward once, without messages between stages, and drops the
+  // results. A GPU loads a kernel at its first use, and before that waits for all running kernels.
+  // At that time no message that waits for this rank may be under way. So the kernels are loaded
+  // here.
   void load_kernels(std::int64_t seq_len);
 
-  // One step's passes. Gradients of `loss_weight` times the sum of the micro-batches' losses are
-  // added to the buckets, and their reduction is started. After the first `prefix` micro-batches
-  // (0: never) each chunk notes the norm of its gradients. Returns the losses, on the last stage;
-  // an empty tensor elsewhere.
+  // Runs one step's passes. Adds the gradients of `loss_weight` times the sum of the micro-batches'
+  // losses to the buckets, and starts their reduction. After the first `prefix` micro-batches (0:
+  // never), each chunk notes the norm of its gradients. Returns the losses on the last stage, and
+  // an empty tensor on the others.
   Tensor train(const Schedule& schedule, const std::vector<MicroBatch>& batches, double loss_weight,
                std::int64_t prefix = 0);
-  // Forward passes alone, of `rows` sequences each: the micro-batches' losses on the last stage.
+  // Runs only forward passes, of `rows` sequences each. Returns the micro-batches' losses on the
+  // last stage, and an empty tensor on the others.
   Tensor evaluate(const std::vector<MicroBatch>& batches, std::int64_t rows);
 
  private:
-  struct Passing {  // one chunk and micro-batch between its forward and its backward pass
+  struct Passing {  // what one chunk and micro-batch keeps from its forward to its backward pass
     Tensor input, output;
   };
-  struct Inbox {  // a message on its way; none: nothing is expected
+  struct Inbox {  // a message that is being received; undefined if the action takes no message
     Tensor message;
     Pending arrival;
     Tensor take() {
@@ -66,7 +68,7 @@ class Pipeline {
   LocalChunk& chunk(std::int32_t index) {
     return chunks_[static_cast<std::size_t>(index / mesh_.plan.pp)];
   }
-  // Asks for the message that an action takes.
+  // Starts to receive the message that an action takes.
   Inbox expect(const Action& action);
   void send(const Comm* group, const Tensor& tensor, int to);
   void forward(const Action& action, const MicroBatch& batch, Inbox& inbox);

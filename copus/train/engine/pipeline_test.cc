@@ -1,5 +1,5 @@
-// The trainer's bound on messages that are on their way is no part of the schedule: it must not
-// stop one.
+// Tests of the pipeline. Its limit on pending sends is not part of the schedule, so it must never
+// stop a schedule.
 #include "copus/train/engine/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 namespace copus {
 namespace {
 
-// Plays a schedule in which a rank may go on only while at most `limit` of its messages have not
-// been taken. True when every action was done.
+// Plays a schedule in which a rank goes on only while at most `limit` of its messages have not been
+// received. Returns whether all actions were done.
 bool completes(const Schedule& schedule, std::size_t limit) {
   using Channel = std::tuple<int, int, bool>;  // from, to, forward
   std::map<Channel, std::size_t> sent, taken;
@@ -72,7 +72,7 @@ TEST(PendingSends, TheBoundStopsNoSchedule) {
 }
 
 TEST(PendingSends, TheCheckSeesABoundThatIsTooSmall) {
-  // With nothing on its way an interleaved ring waits for itself.
+  // If no send may be pending, the ring of an interleaved schedule waits for itself.
   const Result<Schedule> schedule = make_schedule(ScheduleKind::kInterleaved, 4, 2, 16);
   ASSERT_TRUE(schedule.has_value());
   EXPECT_FALSE(completes(*schedule, 0));

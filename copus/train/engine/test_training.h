@@ -1,4 +1,4 @@
-// For tests: small runs, and the state of all ranks as whole tensors.
+// For tests: small training runs, and the state of all ranks as whole tensors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ inline void train(Trainer& trainer, const Dataset& data, std::int64_t& consumed,
   }
 }
 
-// This rank's state, bit for bit.
+// Returns a copy of this rank's state.
 inline std::vector<Tensor> state_of(const Trainer& trainer) {
   std::vector<Tensor> state;
   for (const auto& parameters : trainer.parameters()) {
@@ -74,7 +74,7 @@ inline bool equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return true;
 }
 
-// Whole tensors by name, from the parts of all ranks: weights, and each moment.
+// Whole tensors by name, put together from the parts of all ranks: weights, master, both moments.
 class Whole {
  public:
   void add(const Trainer& trainer) {
@@ -93,7 +93,7 @@ class Whole {
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
 
  private:
-  // `flat` is the bucket's elements [begin, begin + length); others stay what they are.
+  // `flat` holds the bucket's elements [begin, begin + length). Other elements are not changed.
   void put(const char* kind, const PlacedTensor& tensor, const Tensor& flat, std::int64_t begin,
            std::int64_t length) {
     Tensor& all = tensors_[fmt::format("{} {}", kind, tensor.spec.name)];
@@ -106,7 +106,7 @@ class Whole {
     Tensor part = at::full({tensor.size}, NAN);
     part.narrow(0, from - tensor.offset, to - from).copy_(flat.narrow(0, from - begin, to - from));
     part = part.view(local_shape(tensor.spec, tensor.shard)).narrow(dim, 0, tensor.shard.length);
-    // Whoever holds an element holds the same.
+    // All ranks that hold an element must hold the same value.
     const Tensor known = at::isfinite(place).logical_and(at::isfinite(part));
     EXPECT_TRUE(at::equal(place.masked_select(known), part.masked_select(known)))
         << kind << " " << tensor.spec.name;

@@ -49,25 +49,27 @@ Result<void> Trainer::reshape(const TrainerOptions& options) {
   return {};
 }
 
-// A norm reads each gradient once; a step computes with each weight about six times per token. So
-// the share of a norm falls with the tokens of a replica (bench/noise_bench.cc measures it).
+// A norm reads each gradient once, and a step does about six operations per weight and token. So
+// the share of a norm in the step's time falls with the number of tokens of a replica
+// (bench/noise_bench.cc measures it).
 std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates) {
   if (options.noise_every > 0) return options.noise_every;
   const std::int64_t enough = options.device.is_cuda() ? 65536 : 32768;
   const std::int64_t tokens = options.global_batch / options.plan.dp * options.seq_len;
   std::int64_t steps = 1;
-  // What is known early decides early. Tensor-parallel ranks pay twice as much for a norm.
+  // Takes norms more often in the first updates, so that the noise scale is known early. Not with
+  // tensor parallelism, where a norm costs twice as much.
   const bool early = updates < 256 && options.plan.tp == 1;
   const std::int64_t seldom = options.device.is_cuda() || early ? 4 : 8;
   while (steps < seldom && steps * tokens < enough) steps *= 2;
-  // An embedding that both ends of the pipeline share has to be summed over them once more.
+  // If both ends of the pipeline share the embedding, a norm needs one more sum of its gradient.
   const bool shared_ends = options.model.tied_embeddings && options.plan.pp > 1;
   return shared_ends ? std::min<std::int64_t>(4 * steps, 8) : steps;
 }
 
 namespace {
 
-// Over a sample's place in the run and its tokens.
+// Returns a hash of a sample's place in the run and of its tokens.
 std::uint64_t sample_hash(std::int64_t index, std::span<const std::int64_t> tokens) {
   std::uint64_t hash = kNoHash ^ static_cast<std::uint64_t>(index);
   for (const std::int64_t token : tokens) {
@@ -83,8 +85,8 @@ std::uint64_t add_hashes(std::uint64_t a, std::uint64_t b) {
   return ((a >> 32U) + (b >> 32U)) << 32U | (((a & kLow) + (b & kLow)) & kLow);
 }
 
-// Replica r takes the r-th run of consecutive samples of the step. Only the ends of the pipeline
-// need tokens.
+// Replica r takes the r-th run of consecutive samples of the step. Only the first and the last
+// stage need tokens.
 Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, std::int64_t first,
                                               std::int64_t micro_batches, std::int64_t rows,
                                               std::int64_t end, std::uint64_t* hash) const {
@@ -111,13 +113,13 @@ Result<std::vector<MicroBatch>> Trainer::load(const Dataset& data, Part part, st
   return batches;
 }
 
-// One step's micro-batches, and what is measured of their gradients for the noise scale.
+// One step's micro-batches, and which norms of their gradients are taken for the noise scale.
 struct Trainer::StepWork {
   std::int64_t micro_batches = 1;  // of each replica
   double weight = 1;               // of a micro-batch's loss in the mean
-  std::int64_t prefix = 0;         // the first micro-batches, whose norm is taken; 0: no norms are
+  std::int64_t prefix = 0;         // the norm of so many first micro-batches is taken; 0: no norms
   bool replica_norm = false;       // the norm of a replica's own gradient is taken
-  std::int64_t watched = 0;        // micro-batches whose samples' gradients of the scales are taken
+  std::int64_t watched = 0;        // the norms of single samples are taken in so many micro-batches
 };
 
 Trainer::StepWork Trainer::plan_step() const {
@@ -128,11 +130,10 @@ Trainer::StepWork Trainer::plan_step() const {
   const bool measures = updates_ % noise_interval(options_, updates_) == 0;
   work.prefix = measures ? noise_prefix(options_.plan, options_.global_batch) : 0;
   work.replica_norm = work.prefix > 0 && dp > 1;
-  // A few samples of each replica are enough, and cost next to nothing.
+  // A few samples of each replica are enough, and cost almost nothing.
   const std::int64_t few = options_.device.is_cuda() ? 8 : 4;
   if (work.prefix > 0 && !options_.plan.sp) {
-    work.watched =
-        std::clamp<std::int64_t>(few / options_.plan.micro_batch, 1, work.micro_batches);
+    work.watched = std::clamp<std::int64_t>(few / options_.plan.micro_batch, 1, work.micro_batches);
   }
   return work;
 }
@@ -140,7 +141,7 @@ Trainer::StepWork Trainer::plan_step() const {
 Result<StepResult> Trainer::step(const Dataset& data, std::int64_t consumed, bool stop) {
   const auto begin = Clock::now();
   StepResult result;
-  take_waits(result);  // those of an evaluation in between are no part of this step
+  take_waits(result);  // drops waits that are not part of this step, such as an evaluation's
   result = {};
   const StepWork work = plan_step();
   std::uint64_t hash = 0;
@@ -183,7 +184,7 @@ Tensor Trainer::compute_gradients(const StepWork& work, const std::vector<MicroB
 
 namespace {
 
-// What is summed over the ranks in a step.
+// The values that are summed over the ranks in a step.
 enum Sum : std::int64_t {
   kLoss,
   kNorm,
@@ -200,8 +201,8 @@ enum Sum : std::int64_t {
 
 }  // namespace
 
-// All sums over ranks in one message. Each part of the gradient is counted once: replicas hold the
-// same, unless optimizer state is sharded.
+// Computes all sums over ranks in one message. Each part of the gradient is counted once: without
+// ZeRO-1 all replicas hold the same gradient, so only the first counts it.
 Tensor Trainer::sum_over_ranks(const StepWork& work, const Tensor& losses, std::uint64_t hash,
                                bool stop) const {
   const Tensor sums = at::zeros(
@@ -222,7 +223,7 @@ Tensor Trainer::sum_over_ranks(const StepWork& work, const Tensor& losses, std::
   sums[kSampleScales].copy_(layout_->tap.squares);
   if (stop) sums[kStop].fill_(1);
   if (mesh().first_stage() && mesh().at.tp == 0) {
-    // The sum of halves is exact in a double.
+    // The hash is summed in two halves, because sums of 32-bit halves are exact in a double.
     sums[kHashLow].fill_(static_cast<double>(hash & 0xffffffffU));
     sums[kHashHigh].fill_(static_cast<double>(hash >> 32U));
   }
@@ -242,7 +243,8 @@ void Trainer::read_sums(const StepWork& work, const Tensor& sums, StepResult& re
   if (work.prefix == 0) return;
   result.norms = noise_norms(work.prefix, sum[kFirst], sum[kPrefix], sum[kReplica], sum[kNorm]);
   if (work.watched == 0) return;
-  // A sample's part of the mean loss is one of so many.
+  // The loss is a mean over all samples. So a sample's own gradient is `samples` times as large as
+  // its part of the step's gradient.
   const auto samples = static_cast<double>(options_.global_batch);
   const auto count =
       static_cast<double>(work.watched * options_.plan.micro_batch * options_.plan.dp);
@@ -269,8 +271,8 @@ void Trainer::update(StepResult& result) {
   for (auto& own : parameters()) own->publish_values();
 }
 
-// Gradients as they lie in the buckets are sums weighted by one over all micro-batches of all
-// replicas: a mean over fewer is larger by as much.
+// The gradients in the buckets are sums over micro-batches, divided by the number of micro-batches
+// of all replicas. So the mean over fewer micro-batches is larger by the ratio of both numbers.
 NoiseNorms Trainer::noise_norms(std::int64_t prefix, double first_sum, double prefix_sum,
                                 double replica_sum, double global) const {
   const auto dp = static_cast<double>(options_.plan.dp);
@@ -302,13 +304,13 @@ void Trainer::take_waits(StepResult& result) const {
   }
 }
 
-// Passes of whole micro-batches as long as all replicas have one, then of one sequence each; a
-// replica that has none left repeats the first sequence with no weight.
+// Runs passes of whole micro-batches as long as there is one for every replica, then passes of one
+// sequence. A replica without a sequence repeats the first one, whose loss is not counted.
 Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_t samples,
                                                 const std::atomic<bool>& stop) {
   const std::int64_t end = std::min(samples, data.eval_samples());
   if (end < 1) return field_error("held-out data", "got no sequence; want --held-out above 0");
-  constexpr std::int64_t kPassesAtOnce = 16;  // so many are in memory
+  constexpr std::int64_t kPassesAtOnce = 16;  // the data of so many passes is in memory
   const std::int64_t dp = options_.plan.dp;
   const Tensor sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(torch_device(options_.device)));
@@ -324,7 +326,7 @@ Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_
               load(data, Part::kHeldOut, first, passes, rows, end));
     const Tensor losses = layout_->pipeline->evaluate(batches, rows);
     if (mesh().last_stage() && mesh().at.tp == 0) {
-      // Of this replica's samples, those before the end count.
+      // Counts only this replica's samples before the end.
       const std::int64_t mine = first + mesh().at.dp * passes * rows;
       const std::int64_t real = std::clamp<std::int64_t>((end - mine) / rows, 0, passes);
       sum.add_(losses.narrow(0, 0, real).sum() * static_cast<double>(rows));
@@ -335,7 +337,8 @@ Result<std::optional<double>> Trainer::evaluate(const Dataset& data, std::int64_
   return std::optional(sum.item<double>() / static_cast<double>(end));
 }
 
-// Looks for the first cause on every rank. Of all, the most basic kind counts, then the lowest rank.
+// Looks for the first cause on every rank. Returns the most basic kind of cause that any rank
+// found, from the lowest rank that found it.
 std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sample) const {
   enum Kind : int { kWeight, kSampleLoss, kGradient, kNone };  // the most basic first
   const auto finite = [](const Tensor& x) { return at::isfinite(x).all().item<bool>(); };
@@ -365,9 +368,8 @@ std::string Trainer::find_not_finite(const Tensor& losses, std::int64_t first_sa
   int kind = kWeight;
   while (kind < kNone && found[static_cast<std::size_t>(kind)].empty()) ++kind;
   const Comm& world = *mesh().world;
-  const Tensor mine =
-      at::full({1}, static_cast<std::int64_t>(kind) * world.size() + world.rank(),
-               at::TensorOptions(at::kLong).device(torch_device(options_.device)));
+  const Tensor mine = at::full({1}, static_cast<std::int64_t>(kind) * world.size() + world.rank(),
+                               at::TensorOptions(at::kLong).device(torch_device(options_.device)));
   const Tensor all = at::empty({world.size()}, mine.options());
   world.start_all_gather(all, mine).wait_on_host();
   const std::int64_t first = all.min().item<std::int64_t>();

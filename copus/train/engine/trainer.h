@@ -1,4 +1,4 @@
-// Trainer: one rank's part of a training run, a step at a time.
+// Trainer: one rank's part of a training run. It runs one step at a time.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,20 @@
 
 namespace copus {
 
-// Steps from one taking of norms to the next, after so many updates.
+// Returns how many steps there are between two steps that take norms, after so many updates.
 std::int64_t noise_interval(const TrainerOptions& options, std::int64_t updates);
 
-// What the noise scale is estimated from, in one step.
+// The gradient norms of one step, from which the noise scale is estimated.
 struct NoiseNorms {
-  SquaredNorm first;             // of the step's first samples: the same ones at every layout
-  SquaredNorm global;            // of all
-  std::vector<SquaredNorm> all;  // every replica's prefix, every replica, all
-  // Of the scales alone: every sample, and all together. Empty with sequence parallelism.
+  SquaredNorm first;             // of the step's first samples, the same ones at every layout
+  SquaredNorm global;            // of the whole batch
+  std::vector<SquaredNorm> all;  // of the replicas' prefixes, of the replicas, of the whole batch
+  // Norms of the watched scales alone: of single samples, and of the whole batch. Empty with
+  // sequence parallelism.
   std::vector<SquaredNorm> scales;
 };
 
-// Sum of two hashes: of their halves, each modulo 2^32.
+// Adds two hashes: adds their upper and their lower halves, each modulo 2^32.
 std::uint64_t add_hashes(std::uint64_t a, std::uint64_t b);
 
 struct StepResult {
@@ -37,67 +38,70 @@ struct StepResult {
   double grad_norm = 0;
   double lr = 0;
   double asked_to_stop = 0;  // how many ranks passed `stop`
-  // Where this rank's time went. Waiting for a pipeline message is the bubble and the transfer
-  // together.
+  // How this rank spent its time. pp_wait is both the bubble and the transfer of messages.
   Seconds total, tp_wait, pp_wait, dp_wait, optimizer;
-  Seconds sync_wait;                // at the step's one message between all ranks: for the slowest
-  std::optional<NoiseNorms> norms;  // where they were taken, and two batch sizes are there
-  // Sum over the step's samples of a hash of each one's place and tokens: the same at every layout.
+  Seconds sync_wait;                // wait for the slowest rank, at the one message of all ranks
+  std::optional<NoiseNorms> norms;  // empty if none were taken, or of fewer than two batch sizes
+  // Sum of the hashes of the step's samples (place and tokens). It is the same at every layout.
   std::uint64_t data_hash = 0;
-  // Not empty: the loss or a gradient was NaN or infinite; says where. No weight was changed.
+  // If not empty, the loss or a gradient was NaN or infinite, and this says where. No weight was
+  // changed.
   std::string not_finite;
-  // Not empty: what the judge had against the step, finite as it was. No weight was changed.
+  // If not empty, the step was finite, but the judge rejected it for this reason. No weight was
+  // changed.
   std::string spike;
   bool is_bad() const { return !not_finite.empty() || !spike.empty(); }
 };
 
 class Trainer {
  public:
-  // Every rank calls this with the same options. REQUIRES: the plan is valid for the model.
+  // All ranks call this with the same options. REQUIRES: the plan is valid for the model.
   static Result<std::unique_ptr<Trainer>> create(GroupCache& groups, const TrainerOptions& options);
 
-  // A trainer with the weights and optimizer state of `layout`, which somebody has filled (kUnset)
-  // after so many updates.
+  // Makes a trainer with the weights and optimizer state of `layout`. It was created as kUnset, and
+  // the caller has filled it with the state after so many updates.
   static std::unique_ptr<Trainer> with(const TrainerOptions& options,
                                        std::unique_ptr<Layout> layout, std::int64_t updates);
 
-  // Trains on samples [consumed, consumed + global_batch). Any rank may ask the run to stop.
+  // Trains on samples [consumed, consumed + global_batch). `stop`: this rank asks the run to stop.
   Result<StepResult> step(const Dataset& data, std::int64_t consumed, bool stop = false);
-  // Mean loss over the first `samples` held-out sequences (all, where there are fewer): the same
-  // ones at every layout.
-  // Nothing where `stop` was set on some rank before it was over.
+  // Returns the mean loss over the first `samples` held-out sequences, or over all if there are
+  // fewer. They are the same at every layout. Returns nothing if `stop` was set on some rank before
+  // the end of the evaluation.
   Result<std::optional<double>> evaluate(const Dataset& data, std::int64_t samples,
                                          const std::atomic<bool>& stop);
 
-  // Between two steps, on every rank alike: goes on with another layout, which holds the same state
-  // (kUnset, filled). The old one is freed before the new one takes its place on the device.
+  // Goes on with another layout that holds the same state (created as kUnset, then filled). Frees
+  // the old layout before it moves the new one to the device. All ranks call this between two
+  // steps.
   void adopt(const TrainerOptions& options, std::unique_ptr<Layout> layout);
   // Goes on with a plan of the same placement. On an error nothing has changed.
   Result<void> reshape(const TrainerOptions& options);
 
-  // Asked before each update, on every rank with the same loss and gradient norm: why the step must
-  // not change the weights, or nothing.
+  // Sets a function that is called before each update, on every rank with the same loss and
+  // gradient norm. It returns why the step must not change the weights, or "".
   void set_judge(std::function<std::string(double loss, double grad_norm)> judge) {
     judge_ = std::move(judge);
   }
 
-  // Before another takes this one's place. Nothing but that may follow.
+  // Frees weights and optimizer state before another trainer replaces this one. Afterwards, only
+  // the destructor may be called.
   void free_state() {
     before_change();
     layout_.reset();
   }
 
-  // Called before weights or optimizer state change, or go elsewhere: who reads them in the
-  // background is through when it returns.
+  // Sets a function that is called before weights or optimizer state change or are freed. It
+  // returns when no background thread reads them any more.
   void set_before_change(std::function<void()> wait) { before_change_ = std::move(wait); }
 
-  // Waits for whoever still reads weights or optimizer state.
+  // Waits until no background thread reads weights or optimizer state.
   void before_change() const {
     if (before_change_) before_change_();
   }
 
   const TrainerOptions& options() const { return options_; }
-  std::int64_t updates() const { return updates_; }  // of Adam, so far
+  std::int64_t updates() const { return updates_; }  // number of Adam's updates so far
   const Layout& layout() const { return *layout_; }
   const Mesh& mesh() const { return layout_->mesh; }
   const std::vector<std::unique_ptr<ChunkParameters>>& parameters() const {
@@ -107,17 +111,17 @@ class Trainer {
  private:
   explicit Trainer(const TrainerOptions& options) : options_(options) {}
   enum class Part { kTraining, kHeldOut };
-  // `micro_batches` of `rows` sequences for this replica, of a run of samples that starts at
-  // `first` and is dp times as long. Held-out samples from `end` on are stood in for by the first.
-  // `hash`: each sample's is added to it.
+  // Returns `micro_batches` micro-batches of `rows` sequences for this replica. The samples of all
+  // replicas start at `first`. Held-out samples from `end` on are replaced by held-out sample 0.
+  // Adds the hash of each sample to `hash`.
   Result<std::vector<MicroBatch>> load(const Dataset& data, Part part, std::int64_t first,
                                        std::int64_t micro_batches, std::int64_t rows,
                                        std::int64_t end = 0, std::uint64_t* hash = nullptr) const;
 
-  // A step, in this order.
+  // The parts of a step, in their order.
   struct StepWork;
   StepWork plan_step() const;
-  // The losses of this replica's micro-batches, where they are known.
+  // Returns the losses of this replica's micro-batches on the last stage; elsewhere empty.
   Tensor compute_gradients(const StepWork& work, const std::vector<MicroBatch>& batches);
   Tensor sum_over_ranks(const StepWork& work, const Tensor& losses, std::uint64_t hash,
                         bool stop) const;

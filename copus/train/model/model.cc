@@ -8,8 +8,9 @@
 namespace copus {
 namespace {
 
-// x W^T, summed over the ranks where the columns are cut, then the bias: it is added once.
+// Returns x W^T + bias.
 Tensor project(const Tensor& x, const Projection& p) { return linear_layer(x, p.weight, p.bias); }
+// The same for a weight whose columns are cut: sums x W^T over the ranks, then adds the bias once.
 
 Tensor project_and_leave(const Tensor& x, const Projection& p, const Partition& partition) {
   Tensor y = partition.leave(linear_layer(x, p.weight));
@@ -95,7 +96,7 @@ void ModelChunk::watch(const Tensor& x, const Tensor& y) const {
     if (centred) normal = normal - normal.mean(-1, /*keepdim=*/true);
     const double width = static_cast<double>(normal.size(-1));
     const Tensor length = at::norm(normal, 2, {-1}, /*keepdim=*/false);
-    const Tensor scale = length.square_().div_(width).add_(eps).rsqrt_();  // of each token
+    const Tensor scale = length.square_().div_(width).add_(eps).rsqrt_();  // one per token
     const Tensor per_sample = at::bmm(scale.unsqueeze(1), normal * dy);
     tap->squares.add_(per_sample.square().sum(at::kDouble));
   });
@@ -105,7 +106,8 @@ Tensor ModelChunk::attention(const Tensor& normal, const LayerWeights& w) const 
   const Tensor qkv = project(partition_.enter(normal), w.qkv);
   const std::int64_t batch = qkv.size(0), length = qkv.size(1), d = model_.head_dim;
   const std::int64_t all = qkv.size(2) / d;
-  // heads : kv_heads is the model's ratio, unless ranks share key and value heads: then one here.
+  // The ratio of heads to key heads is that of the model, unless several ranks share a key head.
+  // Then this rank has one key head.
   const std::int64_t group = model_.heads / model_.kv_heads;
   const std::int64_t kv = std::max<std::int64_t>(1, all / (group + 2));
   const std::int64_t heads = all - 2 * kv;
@@ -156,7 +158,7 @@ Tensor ModelChunk::forward(const Tensor& input) const {
       x = x + positions_.narrow(0, first, count);
     }
   }
-  if (recompute_ == Recompute::kFull) {  // a layer keeps one tensor, its input
+  if (recompute_ == Recompute::kFull) {  // of each layer, only its input is kept
     for (const LayerWeights& w : layers_) {
       x = recomputed(
           [this, &w](const std::vector<Tensor>& in) {

@@ -14,7 +14,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// Wavelengths that the model has not seen in full are stretched (Llama 3.1's model card and code).
+// Returns a frequency of the rotary table after the model's scaling. The llama3 rule lowers the
+// frequencies whose wavelength is too long for the original context, so that the model has not
+// seen it in full (Llama 3.1's model card and code).
 double scaled_frequency(double frequency, const RopeScaling& scaling) {
   if (scaling.kind == RopeScaling::kLinear) return frequency / scaling.factor;
   if (scaling.kind != RopeScaling::kLlama3) return frequency;
@@ -27,7 +29,7 @@ double scaled_frequency(double frequency, const RopeScaling& scaling) {
   return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
 }
 
-// An autograd node can hold only what an IValue can: the function goes in as an object.
+// An autograd node can save only what fits an IValue. So the function is wrapped in an object.
 struct HeldFunction : torch::CustomClassHolder {
   explicit HeldFunction(TensorFunction f) : function(std::move(f)) {}
   TensorFunction function;
@@ -60,7 +62,7 @@ struct Recomputed : Function<Recomputed> {
   }
 };
 
-// Whether cpu_kernels.h computes it; otherwise ATen does.
+// Returns whether x is for the kernels of cpu/kernels.h. Otherwise ATen or cuda/ops.h computes it.
 bool on_cpu(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
 
 Tensor dense_rows(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
@@ -69,7 +71,7 @@ cpu::Heads heads_of(const Tensor& x) { return {x.size(2), x.stride(0), x.stride(
 
 float* floats(const Tensor& x) { return x.data_ptr<float>(); }
 
-// Of nothing, or of cosines and sines.
+// `table`: empty, or cosines and sines.
 cpu::Rotation rotation_of(at::TensorList table) {
   if (table.empty()) return {};
   return {floats(table[0]), floats(table[1])};
@@ -125,7 +127,8 @@ struct Rotate : Function<Rotate> {
 cpu::Curve curve_of(Activation activation) {
   return activation == Activation::kSilu ? cpu::Curve::kSilu : cpu::Curve::kGeluTanh;
 }
-// The kernels have no error function.
+// Returns whether the kernels have this curve. They do not have the exact GELU, which needs the
+// error function.
 bool has_curve(Activation activation) {
   return activation == Activation::kSilu || activation == Activation::kGeluTanh;
 }
@@ -223,16 +226,17 @@ struct CausalAttention : Function<CausalAttention> {
   }
 };
 
-// Parts of [batch, length, heads + 2 kv, d].
+// The queries, keys and values in [batch, length, heads + 2 kv, d], as views.
 struct Parts {
   Parts(const Tensor& qkv, std::int64_t heads, std::int64_t kv)
       : q(qkv.narrow(2, 0, heads)), k(qkv.narrow(2, heads, kv)), v(qkv.narrow(2, heads + kv, kv)) {}
   Tensor q, k, v;
 };
 
-// One gradient for all three parts: autograd would pad each with zeros and add them.
+// Attention on qkv as one tensor, so that its gradient is made as one tensor. For three separate
+// inputs, autograd would pad each gradient with zeros and add them.
 struct SelfAttention : Function<SelfAttention> {
-  // `table`: nothing, or cosines and sines.
+  // `table`: empty, or cosines and sines.
   static Tensor forward(AutogradContext* context, const Tensor& qkv, std::int64_t heads,
                         std::int64_t kv, at::TensorList table) {
     const Tensor all = dense_rows(qkv);
@@ -261,13 +265,14 @@ struct SelfAttention : Function<SelfAttention> {
         attention_of(from.q, from.k, from.v, rotation_of(at::TensorList(saved).slice(3))),
         floats(saved[1]), floats(saved[2]), floats(dout), heads_of(to.q), heads_of(to.k),
         floats(to.q), floats(to.k), floats(to.v));
-    variable_list result(saved.size());  // qkv, two counts, the tables
+    variable_list result(saved.size());  // for qkv, heads, kv and the tables: as many as saved
     result[0] = dqkv;
     return result;
   }
 };
 
-// The one large tensor that is kept becomes the gradient in place: the graph can be walked once.
+// forward() keeps one large tensor, and backward() overwrites it with the gradient. So backward()
+// can be called only once.
 struct CrossEntropy : Function<CrossEntropy> {
   static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets) {
     context->saved_data["dtype"] = static_cast<std::int64_t>(logits.scalar_type());
@@ -310,7 +315,8 @@ struct CrossEntropy : Function<CrossEntropy> {
   }
 };
 
-// A leaf's gradient buffer, where autograd would do nothing but add to it.
+// Returns a leaf's gradient buffer, if autograd would only add the gradient to it. Then an operator
+// can add to it directly. Otherwise returns an undefined tensor.
 Tensor gradient_buffer(const Tensor& leaf) {
   if (!leaf.is_leaf() || !leaf.requires_grad() || at::GradMode::is_enabled()) return {};
   const Tensor& buffer = leaf.grad();
@@ -407,7 +413,8 @@ Tensor rotate(const Tensor& x, const RotaryTable& table) {
       table.cosines.narrow(0, 0, length).view({1, length, 1, half}).to(x.scalar_type());
   const Tensor sines =
       table.sines.narrow(0, 0, length).view({1, length, 1, half}).to(x.scalar_type());
-  // Split, not narrowed: its gradient is one concatenation, theirs a padded tensor each.
+  // The gradient of split() is one concatenation. Two calls of narrow() would each have a padded
+  // tensor as gradient.
   const std::vector<Tensor> halves = x.split(half, 3);
   const Tensor &first = halves[0], &second = halves[1];
   return at::cat({first * cosines - second * sines, second * cosines + first * sines}, 3);
@@ -434,7 +441,8 @@ Tensor gated(const Tensor& gate_up, Activation activation) {
 Tensor linear_layer(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (cuda::takes(x)) return cuda::linear(x, weight, bias);
   if (!on_cpu(x)) return at::linear(x, weight, bias);
-  // A list, because not every version lets a function take an undefined tensor.
+  // Passes the bias in a list, because in some versions of libtorch a Function cannot take an
+  // undefined tensor.
   std::vector<Tensor> biases;
   if (bias.defined()) biases.push_back(bias);
   return Linear::apply(x, weight, at::TensorList(biases));
@@ -448,7 +456,8 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (on_cpu(q)) return CausalAttention::apply(q, k, v);
   const std::int64_t batch = q.size(0), length = q.size(1), heads = q.size(2), d = q.size(3);
   const std::int64_t kv = k.size(2);
-  // [batch, heads, length, d]; each key and value head serves heads / kv query heads.
+  // Returns x as [batch, heads, length, d]. Each key and value head is repeated for its heads / kv
+  // query heads.
   const auto spread = [&](const Tensor& x) {
     const Tensor by_head = x.transpose(1, 2);
     if (kv == heads) return by_head;
@@ -459,7 +468,7 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
 #if TORCH_VERSION_MAJOR >= 2
   Tensor mixed;
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
-  // Its fast kernels for BF16 take a key head for several query heads.
+  // libtorch's fast BF16 kernels can use one key head for several query heads (enable_gqa).
   if (kv != heads && q.is_cuda() && q.scalar_type() == at::kBFloat16) {
     mixed = at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2),
                                              v.transpose(1, 2), {}, 0.0, /*is_causal=*/true, {},

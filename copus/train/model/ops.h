@@ -1,5 +1,5 @@
 // The operators of a Transformer that libtorch does not have as one function in every version. All
-// differentiable; all keep the input's precision outside and FP32 inside where sums need it.
+// are differentiable. Their results have the precision of the input; sums that need it are FP32.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 namespace copus {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
-// x + delta, and its norm.
+// x + delta, and the norm of that sum.
 struct SumAndNorm {
   Tensor sum, norm;
 };
@@ -22,33 +22,35 @@ struct RotaryTable {
   Tensor cosines, sines;
 };
 RotaryTable rotary_table(const ModelSpec& model, std::int64_t length, at::Device device);
-// x: [batch, length, heads, head_dim]. The first half of a head turns against the second, as in
-// Hugging Face's models.
+// x: [batch, length, heads, head_dim]. Element i of a head's first half is rotated together with
+// element i of its second half, as in Hugging Face's models.
 Tensor rotate(const Tensor& x, const RotaryTable& table);
 
-// [.., 2n], gate then up -> [.., n]: activation(gate) * up.
+// Returns activation(gate) * up, [.., n]. `gate_up` is [.., 2n]: n gates, then n ups.
 Tensor gated(const Tensor& gate_up, Activation activation);
 Tensor activate(const Tensor& x, Activation activation);
 
-// x W^T + bias; the bias may be undefined. A leaf weight's gradient is added straight to .grad()
-// where that is defined, with no tensor in between; hooks on the leaf's accumulator run all the
-// same. So backward(), but not grad(), goes through it.
+// Returns x W^T + bias. The bias may be undefined. If the weight is a leaf whose .grad() is
+// defined, its gradient is added directly to .grad(), without another tensor; hooks on the leaf's
+// accumulator still run. So torch::autograd::backward() works, but torch::autograd::grad() does
+// not.
 Tensor linear_layer(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-// Rows of `table`. On CPU its gradient goes as a linear weight's does.
+// Returns rows of `table`. On CPUs its gradient is added to .grad() as that of a linear weight is.
 Tensor embed_rows(const Tensor& table, const Tensor& tokens);
 
 // Causal attention. q: [batch, length, heads, d]; k, v: [batch, length, kv_heads, d] with heads a
 // multiple of kv_heads. Returns [batch, length, heads * d].
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v);
-// The same of qkv [batch, length, (heads + 2 kv_heads) * d], queries first, with queries and keys
-// rotated where `table` is defined.
+// The same for qkv [batch, length, (heads + 2 kv_heads) * d], which holds queries, then keys, then
+// values. Rotates queries and keys first if `table` is defined.
 Tensor self_attention(const Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,
                       const RotaryTable& table);
 
-// Mean cross-entropy of [tokens, vocab] logits, in FP32.
+// Returns the mean cross-entropy of logits [tokens, vocab], in FP32. backward() may overwrite the
+// logits, so it can be called only once.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
 
-// f(inputs) without keeping what f computes inside: it is computed again in the backward pass.
+// Returns f(inputs), but keeps none of f's intermediate results. The backward pass calls f again.
 using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 Tensor recomputed(const TensorFunction& f, const std::vector<Tensor>& inputs);
 

@@ -1,4 +1,4 @@
-// Each operator against a plain composition in double precision, in value and in every gradient.
+// Compares each operator with a plain composition in double precision: the value and all gradients.
 #include "copus/train/model/ops.h"
 
 #include <gtest/gtest.h>
@@ -19,15 +19,16 @@ Tensor random(at::IntArrayRef shape, std::uint64_t seed, double scale = 1) {
 
 struct Outcome {
   Tensor value;
-  std::vector<Tensor> gradients;  // undefined where none was asked for
+  std::vector<Tensor> gradients;  // undefined for inputs whose gradient was not wanted
 };
 
-// f's value and the gradients of sum(value * weights), by inputs whose bit in `wanted` is set.
+// Returns f's value, and the gradients of sum(value * weights) by the inputs whose bit in `wanted`
+// is set.
 Outcome differentiate(const TensorFunction& f, const std::vector<Tensor>& inputs, unsigned wanted,
                       at::ScalarType dtype = at::kFloat) {
   std::vector<Tensor> leaves;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    // A leaf with the input's own strides.
+    // The leaf has the strides of the input.
     const Tensor leaf =
         at::empty_strided(inputs[i].sizes(), inputs[i].strides(), at::TensorOptions().dtype(dtype));
     leaf.copy_(inputs[i]);
@@ -48,7 +49,7 @@ void expect_close(const Tensor& got, const Tensor& truth, double tolerance, cons
   ASSERT_EQ(got.sizes(), truth.sizes()) << what;
   const double largest = truth.abs().max().item<double>();
   const double apart = (got.to(at::kDouble) - truth.to(at::kDouble)).abs().max().item<double>();
-  // Where the truth is zero, something cancels.
+  // If the truth is (almost) zero, it is a difference of larger numbers, so the error is absolute.
   EXPECT_LE(apart, largest > 1e-5 ? tolerance * largest : 1e-6) << what;
 }
 
@@ -61,7 +62,8 @@ void expect_same(const Outcome& a, const Outcome& b, const char* what) {
   }
 }
 
-// Every law at once.
+// Checks f against its definition `truth`. Also checks that f gives the same bits if only some
+// gradients are wanted, without a graph, if it is recomputed, and with two threads.
 void expect_lawful(const TensorFunction& f, const TensorFunction& truth,
                    const std::vector<Tensor>& inputs, double tolerance = kTolerance) {
   const unsigned all = (1U << inputs.size()) - 1;
@@ -194,7 +196,7 @@ TEST_P(Attention, EqualsItsDefinition) {
                 2e-6);
 }
 
-// As the model calls it: three views of what one projection made.
+// The model calls it with three views of one projection's output.
 TEST_P(Attention, TakesViewsOfOneTensor) {
   const auto shape = GetParam();
   const auto parts = [&](const Tensor& x, auto attend) {
@@ -297,8 +299,8 @@ struct Count : torch::autograd::FunctionPostHook {
   int* calls;
 };
 
-// The engine's buckets rely on both: the buffer stays where it is, and its hook is called once when
-// all uses of the leaf have added to it.
+// The engine's buckets rely on two facts: the gradient buffer stays at its address, and the hook is
+// called once, after all uses of the leaf have added to the buffer.
 TEST(Linear, AddsToTheLeafsBufferAndCallsItsHookOnce) {
   Tensor table = random({7, 5}, 1).requires_grad_(true);
   const Tensor buffer = at::ones({7, 5});
@@ -317,7 +319,7 @@ TEST(Linear, AddsToTheLeafsBufferAndCallsItsHookOnce) {
   expect_close(buffer, plain.grad() * 2 + 1, kTolerance, "two passes");
 }
 
-// What the CPU kernels do not take goes through ATen.
+// BF16 tensors on a CPU go through ATen, since the CPU kernels are for FP32 only.
 TEST(Bfloat16, WorksEverywhere) {
   const auto narrow = [](const Tensor& x) { return x.to(at::kBFloat16).requires_grad_(true); };
   const Tensor x = narrow(random({2, 16, 6 * 8}, 1));

@@ -1,5 +1,6 @@
-// Partition: what tensor parallelism does to a layer's activations, seen from the model. The base
-// class is one device: nothing. TensorParallel (tensor_parallel.h) cuts over a group.
+// Partition: the interface through which the model calls tensor parallelism. The base class is for
+// one device, where activations stay as they are. TensorParallel (tensor_parallel.h) is for a group
+// of ranks.
 #pragma once
 
 #include <utility>
@@ -15,21 +16,23 @@ class Partition {
   Partition& operator=(const Partition&) = delete;
   virtual ~Partition() = default;
 
-  // Before a projection whose rows are cut.
+  // Called before a projection whose rows are cut.
   virtual Tensor enter(const Tensor& x) const { return x; }
-  // After a projection whose columns are cut: the sum of the parts.
+  // Called after a projection whose columns are cut. Returns the sum of the ranks' parts.
   virtual Tensor leave(const Tensor& x) const { return x; }
-  // Rows of a table whose rows are cut, as they lie between layers.
+  // Returns the embedding of the tokens, from a table whose rows are cut. The result is this rank's
+  // part of the activations between layers.
   virtual Tensor embed(const Tensor& table, const Tensor& tokens) const {
     return embed_rows(table, tokens);
   }
-  // Mean loss over all tokens, from this rank's part of the logits: [tokens, part of vocabulary].
+  // Returns the mean loss over all tokens. `logits` is this rank's part: [tokens, part of the
+  // vocabulary].
   virtual Tensor loss(const Tensor& logits, const Tensor& targets) const {
     return cross_entropy(logits, targets);
   }
-  // The real rows of this rank's part of a vocabulary matrix (the rest is padding).
+  // Returns the rows of this rank's part of a vocabulary matrix without the padding.
   virtual Tensor real_rows(const Tensor& matrix) const { return matrix; }
-  // Which part of a sequence lies here between layers: first position and length.
+  // Returns the part of a sequence that this rank holds between layers: first position and length.
   virtual std::pair<std::int64_t, std::int64_t> positions(std::int64_t seq_len) const {
     return {0, seq_len};
   }

@@ -1,5 +1,5 @@
-// The communication of tensor parallelism as pairs of conjugate operators: what one does forward,
-// the other does backward.
+// The communication of tensor parallelism, as pairs of operators: the forward of one is the
+// backward of the other.
 #include "copus/train/model/tensor_parallel.h"
 
 #include "copus/train/model/cuda/ops.h"
@@ -12,7 +12,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// A group outlives every graph that mentions it (GroupCache), so graphs keep its address.
+// A graph keeps the address of the group, since GroupCache keeps every group longer than any graph.
 c10::IValue hold(const Comm& group) { return reinterpret_cast<std::int64_t>(&group); }
 const Comm& held(AutogradContext* context) {
   return *reinterpret_cast<const Comm*>(context->saved_data["group"].toInt());
@@ -24,7 +24,7 @@ Tensor sum_over(const Comm& group, const Tensor& x) {
   return sum;
 }
 
-// [batch, length/n, hidden] of each -> [batch, length, hidden] on all.
+// Gathers [batch, length/n, hidden] of each rank to [batch, length, hidden] on all ranks.
 Tensor gather_sequence(const Comm& group, const Tensor& x) {
   const std::int64_t n = group.size();
   const Tensor mine = x.contiguous();
@@ -33,7 +33,7 @@ Tensor gather_sequence(const Comm& group, const Tensor& x) {
   return parts.transpose(0, 1).reshape({x.size(0), n * x.size(1), x.size(2)});
 }
 
-// [batch, length, hidden] -> the sum's part [batch, length/n, hidden].
+// Sums [batch, length, hidden] over the ranks. Each gets its part [batch, length/n, hidden].
 Tensor scatter_sequence_sum(const Comm& group, const Tensor& x) {
   const std::int64_t n = group.size();
   const Tensor parts =
@@ -43,7 +43,7 @@ Tensor scatter_sequence_sum(const Comm& group, const Tensor& x) {
   return mine;
 }
 
-// Forward: nothing. Backward: sum.
+// Forward: returns x. Backward: sums over the ranks.
 struct CopyToRanks : Function<CopyToRanks> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const Comm* group) {
     context->saved_data["group"] = hold(*group);
@@ -54,7 +54,7 @@ struct CopyToRanks : Function<CopyToRanks> {
   }
 };
 
-// Forward: sum. Backward: nothing.
+// Forward: sums over the ranks. Backward: returns the gradient as it is.
 struct SumOverRanks : Function<SumOverRanks> {
   static Tensor forward(AutogradContext*, const Tensor& x, const Comm* group) {
     return sum_over(*group, x);
@@ -84,8 +84,8 @@ struct ScatterSequenceSum : Function<ScatterSequenceSum> {
   }
 };
 
-// Cross-entropy of logits whose vocabulary is cut: no rank ever holds a whole row. The softmax is
-// the one large tensor that is kept; the gradient is made in its place.
+// Cross-entropy of logits whose vocabulary is cut: no rank ever holds a whole row. forward() keeps
+// one large tensor, the softmax, and backward() overwrites it with the gradient.
 struct VocabParallelCrossEntropy : Function<VocabParallelCrossEntropy> {
   static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
                         const Comm* group, std::int64_t begin) {
@@ -96,7 +96,7 @@ struct VocabParallelCrossEntropy : Function<VocabParallelCrossEntropy> {
     probabilities.sub_(largest.unsqueeze(1));
     const Tensor here = targets.ge(begin).logical_and_(targets.lt(begin + width));
     const Tensor column = targets.sub(begin).clamp_(0, width - 1);
-    // Row sums of exponentials and the targets' logits, in one message.
+    // Sums the exponentials of each row and the targets' logits over the ranks, in one message.
     Tensor sums = at::zeros({2, logits.size(0)}, probabilities.options());
     sums[1].copy_(probabilities.gather(1, column.unsqueeze(1)).squeeze(1).mul_(here));
     probabilities.exp_();
@@ -118,7 +118,7 @@ struct VocabParallelCrossEntropy : Function<VocabParallelCrossEntropy> {
   }
 };
 
-// The same by the GPU's kernels: the logits become their gradient in place.
+// The same with the GPU's kernels: backward() overwrites the logits with their gradient.
 struct VocabParallelCrossEntropyOnGpu : Function<VocabParallelCrossEntropyOnGpu> {
   static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
                         const Comm* group, std::int64_t begin) {

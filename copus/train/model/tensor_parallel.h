@@ -1,4 +1,4 @@
-// TensorParallel cuts heads, hidden units and vocabulary over a group of ranks.
+// TensorParallel: a Partition that cuts heads, hidden units and vocabulary over a group of ranks.
 #pragma once
 
 #include <utility>
@@ -8,12 +8,12 @@
 
 namespace copus {
 
-// Megatron-LM's cuts (Shoeybi et al. 2019; sequence parallelism: Korthikanti et al. 2022,
+// It cuts as Megatron-LM does (Shoeybi et al. 2019; sequence parallelism: Korthikanti et al. 2022,
 // section 4.2).
 class TensorParallel final : public Partition {
  public:
-  // `vocab`: whole vocabulary, cut as shard_of() cuts it. `sp`: between layers each rank holds its
-  // part of the sequence.
+  // `vocab`: the size of the whole vocabulary, which shard_of() cuts. `sp`: with sequence
+  // parallelism, each rank holds only its part of the sequence between layers.
   TensorParallel(const Comm& group, std::int64_t vocab, bool sp);
 
   Tensor enter(const Tensor& x) const override;

@@ -1,5 +1,6 @@
-// For tests: small models that have what layouts find hard: shared key and value heads, a
-// vocabulary that divides by nothing, tied embeddings, biases, norms of queries and keys.
+// For tests: small models with the properties that are difficult for layouts: shared key and value
+// heads, a vocabulary that no number of ranks divides, tied embeddings, biases, norms of queries
+// and keys.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ inline ModelSpec llama(bool tied = false) {
   m.hidden = 32;
   m.ffn = 80;
   m.heads = 8;
-  m.kv_heads = 4;  // tp=8: two ranks share each key and value head
+  m.kv_heads = 4;  // with tp=8, two ranks share each key and value head
   m.head_dim = 4;
-  m.vocab = 251;  // no multiple of anything: the last tp rank holds padding
+  m.vocab = 251;  // a prime number, so with tp above 1 the last rank holds padding
   m.max_positions = 64;
   m.tied_embeddings = tied;
   m.norm_eps = 1e-6;
@@ -43,7 +44,7 @@ inline ModelSpec qwen3() {
   m.name = "qwen3-test";
   m.qk_norm = true;
   m.qkv_bias = true;
-  // Normalised queries and keys amplify rounding where they start near zero.
+  // With a larger init_std: near zero, normalising queries and keys would amplify rounding errors.
   m.init_std = 0.1;
   return m;
 }

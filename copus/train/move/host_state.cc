@@ -44,8 +44,8 @@ HostState::HostState(const LayoutChange& change, const ParallelPlan& plan, int r
     }
   }
   if (addresses_.size() != kArrays * owned_begin_.size()) {
-    throw std::runtime_error(fmt::format("rank {} has {} arrays of state, its plan {}", rank,
-                                         addresses_.size(), kArrays * owned_begin_.size()));
+    throw std::runtime_error(fmt::format("rank {} has {} arrays of state, but its plan has {}",
+                                         rank, addresses_.size(), kArrays * owned_begin_.size()));
   }
 }
 

@@ -1,5 +1,5 @@
-// Where a rank keeps its weights and optimizer state in host memory: its own, or another's, whose
-// addresses it knows.
+// Where a rank keeps its weights and optimizer state in host memory. Works for this rank and for
+// any other rank whose addresses are known.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,20 +13,22 @@
 
 namespace copus {
 
-// Of all a layout's arrays, in the order that HostState reads them in.
+// Returns the addresses of all arrays of a layout, in the order that HostState expects.
 std::vector<std::int64_t> state_addresses(const Layout& layout);
 
 class HostState {
  public:
-  // Of `rank` at `plan`, one of the change's two. Throws std::runtime_error where there are not as
-  // many addresses as that plan has arrays.
+  // The state of `rank` under `plan`, which is change.from or change.to. `addresses`: that rank's
+  // state_addresses(). Throws std::runtime_error if their number is not that of the plan's arrays.
   HostState(const LayoutChange& change, const ParallelPlan& plan, int rank,
             std::span<const std::int64_t> addresses);
 
-  // Where the parts' elements lie, in an order that depends on the parts alone.
+  // Returns the memory of the parts' elements. The order of the elements depends only on the parts,
+  // so it is the same under both plans.
   std::vector<iovec> segments(const std::vector<StatePart>& parts) const;
 
  private:
+  // Where a tensor lies in its bucket.
   struct Home {
     std::size_t bucket = 0;
     PlacedTensor tensor;

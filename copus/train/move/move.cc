@@ -36,7 +36,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
   }
 
   trainer.before_change();
-  // Until the second vote the old layout is only read.
+  // Until the second vote, the old layout is only read.
   const at::Device device = torch_device(now.device);
   const Comm& world = *trainer.mesh().world;
   std::unique_ptr<Layout> fresh;
@@ -49,7 +49,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
       const Result<void> done = work();
       return done ? "" : done.error().message;
     } catch (const CommError&) {
-      throw;  // no vote can be taken
+      throw;  // the ranks cannot vote without messages
     } catch (const std::exception& error) {
       return first_line(error);
     }
@@ -83,7 +83,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
     transfer = plan_transfer(change, trainer.mesh().rank);
     return {};
   });
-  world.meet();  // who could not reach another has waited its time for it
+  world.meet();  // a rank that cannot reach another one arrives here only after its time limit
   if (!vote(unprepared)) {
     fresh.reset();
     groups.forget_since(groups_before);
@@ -91,7 +91,7 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
   }
   result.allocate = lap();
 
-  // Lives until all have read. A GPU's memory is none that a process could read.
+  // `peers` must live until all ranks have read. It cannot read GPU memory.
   const bool on_host = device.is_cpu();
   const PeerMemory peers(
       world, device, on_host ? state_addresses(trainer.layout()) : std::vector<std::int64_t>(),
@@ -104,8 +104,8 @@ MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& t
   if (!vote(untransferred)) return finish();
   result.transfer = lap();
 
-  // The point of no return: the old state is freed before the new one takes its place on the
-  // device.
+  // From here on the move cannot be undone, because the old state is freed before the new state is
+  // copied to the device.
   reach(MovePhase::kCommit);
   trainer.adopt(next, std::move(fresh));
   result.commit = lap();

@@ -1,4 +1,5 @@
-// A live run goes on with another plan and batch: the same weights, moments and samples.
+// Moves a live run to another plan and batch. Its weights and moments and the order of its samples
+// do not change.
 #pragma once
 
 #include <functional>
@@ -10,26 +11,27 @@
 
 namespace copus {
 
-// What a move to another configuration took, and moved.
+// The outcome of a move to another configuration: its time, and the bytes that it moved.
 struct MoveResult {
   bool done = false;
-  std::string error;  // not done: which rank, and why. The old layout is as it was.
+  std::string error;  // if not done: the rank and the reason. The old layout is as before.
   Seconds pause;
   Seconds groups, allocate, transfer, commit;  // the pause by phase
-  std::int64_t bytes_moved = 0;                // between ranks, all together
-  std::int64_t bytes_read = 0;                 // of these, by this rank from others' memory
+  std::int64_t bytes_moved = 0;                // between different ranks, in all
+  std::int64_t bytes_read = 0;                 // those that this rank read from others' memory
 };
 
 enum class MovePhase { kGroups, kAllocate, kTransfer, kCommit };
 
 struct MoveOptions {
   ReshardOptions reshard;
-  // For tests: called on this rank in each phase; what it throws is what happens there.
+  // For tests: called on this rank in each phase. To simulate a failure there, it throws.
   std::function<void(MovePhase)> hook = nullptr;
 };
 
-// Between two steps, on every rank alike. Where it is not possible the result says so and nothing
-// has changed; an exception is one after which the run cannot go on. REQUIRES: the plan is valid.
+// Moves the run to configuration `to`. Every rank calls this between the same two steps. If the
+// move fails, the result says why, and the run continues unchanged. After an exception the run
+// cannot continue. REQUIRES: the plan is valid.
 MoveResult move_run(Trainer& trainer, GroupCache& groups, const Configuration& to,
                     const MoveOptions& how = {});
 

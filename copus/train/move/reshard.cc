@@ -11,19 +11,19 @@
 namespace copus {
 namespace {
 
-// A part's elements in one of the arrays of its kind.
+// The elements of a part in one of the arrays that a part of its kind has.
 struct Piece {
   StatePart part;
   std::size_t array = 0;
 };
 
-// Where a rank keeps what pieces name.
+// Finds the elements of pieces in a layout's buckets.
 class StateMap {
  public:
   StateMap(const Layout& layout, const std::vector<TensorSpec>& tensors)
       : places_(layout.parameters, tensors) {}
 
-  // Where a piece's elements lie, in their order: blocks of rows.
+  // Returns views of a piece's elements, in their order: blocks of rows.
   std::vector<Tensor> blocks(const Piece& piece) const {
     const TensorPlaces::Place& place = places_[piece.part.tensor];
     return block_views(arrays(*place.bucket, piece.part.kind)[piece.array], *place.tensor,
@@ -49,8 +49,9 @@ struct Message {
   std::int64_t bytes = 0;
 };
 
-// Both ends cut a transfer alike. A large piece is a message of its own, which goes straight from
-// and to where it lies; small ones share messages of at most `limit` bytes.
+// Cuts a transfer into messages of at most `limit` bytes. Sender and receiver cut it alike. A large
+// piece is its own message, which needs no buffer if the piece is consecutive in memory; small
+// pieces share messages.
 std::vector<Message> cut(const std::vector<StatePart>& parts, bool bf16, std::int64_t limit) {
   constexpr std::int64_t kLarge = 256 << 10;
   std::vector<Message> messages;
@@ -83,7 +84,7 @@ std::vector<Message> cut(const std::vector<StatePart>& parts, bool bf16, std::in
   return messages;
 }
 
-// Between a rank's arrays and a message of bytes without gaps.
+// Copies between a rank's arrays and a message, which is bytes without gaps.
 void copy_message(const StateMap& state, const Message& message, const Tensor& bytes,
                   Direction direction) {
   std::int64_t at = 0;
@@ -96,8 +97,8 @@ void copy_message(const StateMap& state, const Message& message, const Tensor& b
   }
 }
 
-// What the rank held before on a device and holds after. Straight where it is a run on one side;
-// through a message otherwise.
+// Copies what the rank holds under both plans, on a device. If the elements are a run on one side,
+// it copies them directly, and otherwise through a buffer.
 void keep_from_device(const std::vector<StatePart>& parts, bool bf16, const StateMap& old,
                       const StateMap& fresh, const Staging& staging) {
   for (const Message& message : cut(parts, bf16, staging.options.message_bytes)) {
@@ -116,10 +117,10 @@ void keep_from_device(const std::vector<StatePart>& parts, bool bf16, const Stat
   }
 }
 
-// REQUIRES: as many bytes in both.
+// REQUIRES: `from` and `to` have the same number of bytes.
 void copy_segments(const std::vector<iovec>& from, const std::vector<iovec>& to) {
   auto target = to.begin();
-  std::size_t filled = 0;  // of the target
+  std::size_t filled = 0;  // bytes of *target
   for (const iovec& source : from) {
     for (std::size_t used = 0; used < source.iov_len;) {
       const std::size_t bytes = std::min(source.iov_len - used, target->iov_len - filled);
@@ -134,7 +135,7 @@ void copy_segments(const std::vector<iovec>& from, const std::vector<iovec>& to)
   }
 }
 
-// The messages with two peers at once: to one, from the other.
+// Exchanges messages with two peers at once: sends to one, and receives from the other.
 class Exchange {
  public:
   Exchange(const StateMap& old, const StateMap& fresh, const Comm& world, const Staging& staging)
@@ -142,8 +143,8 @@ class Exchange {
 
   void run(const std::vector<Message>& sends, int to, const std::vector<Message>& receives,
            int from) {
-    // Of two that both send and receive, the lower one sends first: a transport that runs its
-    // operations in order then never has both waiting for the other.
+    // If two ranks send to each other, the lower one sends first. So they never wait for each
+    // other, even on a transport that runs its operations in order.
     const bool send_first = world_.rank() < to;
     const std::size_t count = std::max(sends.size(), receives.size());
     for (std::size_t i = 0; i < count; ++i) {
@@ -157,14 +158,14 @@ class Exchange {
   }
 
  private:
-  // Where a message lies without gaps on the device, if it does.
+  // Returns a message's elements in their array, if they lie there without gaps and on the device.
   std::optional<Tensor> in_place(const StateMap& state, const Message& message) const {
     if (message.pieces.size() != 1) return std::nullopt;
     const auto run = as_run(state.blocks(message.pieces[0]));
     if (!run || run->device() != staging_.device) return std::nullopt;
     return run->view(at::kByte);
   }
-  // In turn: the one that had it before has left or arrived.
+  // Takes the buffers in turn. The last message in a buffer has been sent or received by then.
   static Tensor buffer(const std::vector<Tensor>& buffers, std::size_t turn, std::int64_t bytes) {
     return buffers[turn % buffers.size()].narrow(0, 0, bytes);
   }
@@ -198,7 +199,7 @@ class Exchange {
   }
 
   struct Arriving {
-    const Message* message;  // null: it arrives where it belongs
+    const Message* message;  // null: it is received in its final place
     Tensor bytes;
     Pending pending;
   };
@@ -241,8 +242,8 @@ std::int64_t reshard(const TransferPlan& plan, const LayoutChange& change, const
     if (read || found == transfers.end()) return std::vector<Message>();
     return cut(found->parts, change.bf16, staging.options.message_bytes);
   };
-  // In round r every rank sends to the one r places on, and receives from the one r places back.
-  // Messages come first: a rank that then fails to read leaves nobody waiting.
+  // In round r every rank sends to rank self + r and receives from rank self - r (modulo the number
+  // of ranks). All messages come before the reads, so no rank waits for one that fails to read.
   Exchange exchange(from, to, world, staging);
   for (int round = 1; round < world.size(); ++round) {
     const int next = (self + round) % world.size();

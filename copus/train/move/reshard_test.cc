@@ -1,5 +1,5 @@
-// Moving a live run: nothing of its state changes, training goes on as if it had always been there,
-// no sample is lost, and a move that fails leaves the run where it was.
+// Moves of live runs: the state stays the same, training continues as if it had always had the new
+// layout, no sample is lost, and after a failed move the run continues with its old layout.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,10 +24,12 @@ struct Trial {
 void PrintTo(const Trial& t, std::ostream* out) {
   *out << t.ranks << " ranks " << t.model << (t.compute == Compute::kBf16 ? " bf16" : " fp32");
 }
+// Trains a step, then moves from one random layout to another, back, and there again, each time in
+// another way. Repeats this with the next layout.
 class RandomPairs : public ::testing::TestWithParam<Trial> {};
 
-// From a random layout to another and back, again and again, with a step in between. There in one
-// way, back in another, and there again: by memory, by messages, by some of both.
+// Options of the i-th move. They differ in the size of messages, and in which state moves by
+// reading memory: all of it, none, or some.
 ReshardOptions way(std::size_t i, int self) {
   ReshardOptions how;
   how.message_bytes = i % 2 == 0 ? 3000 : 8 << 20;  // several messages, or one
@@ -150,7 +152,7 @@ TEST(Move, LosesAndRepeatsNoSampleOverTwentyMoves) {
       consumed = mine;
     }
   });
-  // The same number of samples, one after another, by one rank that never moves.
+  // The same samples, read one after another by one rank that never moves.
   std::uint64_t expected = 0;
   run_ranks(1, [&](int, GroupCache& groups) {
     const Dataset data = open_builtin();
@@ -191,7 +193,7 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
         }
         train(**made, data, consumed, 3, &losses);
         if (disturb) {
-          // And the next attempt is made as if there had been none.
+          // The next attempt succeeds as if there had been no failed one.
           const MoveResult move = move_run(**made, groups, {plan_of("tp=4,micro_batch=2"), kBatch});
           EXPECT_TRUE(move.done) << move.error;
         }
@@ -202,8 +204,8 @@ TEST(Move, FailedBeforeTheCommitLeavesTheRunWhereItWas) {
   }
 }
 
-// Rank 2 makes none of the groups that the others wait for: their time over, all go on together,
-// and no group is left that one of them has and another has not.
+// Rank 2 makes none of the groups that the others wait for. After their time limit, all ranks
+// continue together, and no group is left that only some of its members have.
 TEST(Move, GroupsThatCannotBeMadeLeaveTheRunWhereItWas) {
   std::vector<double> disturbed, undisturbed;
   for (const bool disturb : {true, false}) {
@@ -221,14 +223,16 @@ TEST(Move, GroupsThatCannotBeMadeLeaveTheRunWhereItWas) {
             MoveOptions how;
             if (rank == 2) {
               how.hook = [&](MovePhase phase) {
-                if (phase == MovePhase::kGroups) throw std::runtime_error("too many open files, say");
+                if (phase == MovePhase::kGroups)
+                  throw std::runtime_error("too many open files, say");
               };
             }
             const MoveResult move = move_run(**made, groups, to, how);
             EXPECT_FALSE(move.done);
             EXPECT_NE(move.error.find("missing: rank 2"), std::string::npos) << move.error;
             EXPECT_EQ((*made)->options().plan, plan_of("dp=2,pp=2"));
-            EXPECT_FALSE(groups.rendezvous().activity->read().over) << "it is watched as before";
+            EXPECT_FALSE(groups.rendezvous().activity->read().over)
+                << "the watchdog must still watch this rank";
           }
           train(**made, data, consumed, 3, &losses);
           if (disturb) {
@@ -269,7 +273,7 @@ TEST(Move, ReadsMemoryWhereItMayAndMessagesDoTheRest) {
   });
 }
 
-// A page of what rank 1 gives away cannot be read, by anyone.
+// No process can read one page of the state that rank 1 must give away.
 TEST(Move, FailedReadLeavesTheRunWhereItWas) {
   ParallelPlan from = plan_of("pp=2,micro_batch=2"), to = from;
   from.stage_layers = {2, 6};
@@ -324,7 +328,7 @@ TEST(Move, FailedReadLeavesTheRunWhereItWas) {
   EXPECT_EQ(disturbed, undisturbed);
 }
 
-// Past the commit there is no way back: what goes wrong there reaches whoever called, as it is.
+// A move cannot be undone after the commit, so the caller gets an exception from there unchanged.
 TEST(Move, FailureAtTheCommitIsNotHidden) {
   run_ranks(2, [&](int rank, GroupCache& groups) {
     auto made = Trainer::create(groups, options_for("llama", plan_of("dp=2,micro_batch=2")));
@@ -345,8 +349,8 @@ TEST(Move, FailureAtTheCommitIsNotHidden) {
   });
 }
 
-// A batch change keeps Adam's moments and its count of updates, leaves the schedule where it is in
-// samples, and scales the rate by the root of the batch.
+// A change of batch keeps Adam's moments and number of updates and the schedule's position in
+// samples, and scales the learning rate by the square root of the batch.
 TEST(Move, BatchChangeKeepsMomentsAndWarmUp) {
   run_ranks(2, [&](int, GroupCache& groups) {
     const Dataset data = open_builtin();
@@ -361,7 +365,7 @@ TEST(Move, BatchChangeKeepsMomentsAndWarmUp) {
     ASSERT_TRUE(move.done) << move.error;
     EXPECT_EQ(move.bytes_moved, 0);
     EXPECT_TRUE(equal(before, state_of(trainer)));
-    // 32 of 80 warm-up samples were seen, 64 more are in this step.
+    // The warm-up has 80 samples: 32 of them were before this step, which has 64.
     const Result<StepResult> step = trainer.step(data, consumed);
     ASSERT_TRUE(step.has_value());
     EXPECT_DOUBLE_EQ(step->lr, 2 * learning_rate(options.lr, 96));

@@ -13,8 +13,8 @@ class Loader {
  public:
   explicit Loader(const CheckpointReader& reader) : reader_(reader) {}
 
-  // What the rank holds of a tensor: the values of its whole part, and the optimizer's state of
-  // what it owns. With BF16 values those that it owns are made from the master later.
+  // Loads the values of the rank's whole part of a tensor, and the optimizer state of the elements
+  // that it owns. In BF16, the owned values are computed from the master later.
   Result<void> load(const Bucket& bucket, const PlacedTensor& tensor) {
     COPUS_TRY_VOID(fill(StateArray::kWeight, {bucket.values, 0}, tensor, {0, tensor.size}));
     const std::int64_t owned_end = bucket.owned_begin + bucket.owned_length;
@@ -32,7 +32,7 @@ class Loader {
   Result<void> fill(StateArray kind, const FlatArray& array, const PlacedTensor& tensor,
                     const Range& local) {
     const Stripe stripe = stripe_of(tensor.spec, tensor.shard, local);
-    if (stripe.empty()) return {};  // padding alone
+    if (stripe.empty()) return {};  // only padding
     const std::vector<Tensor> blocks = block_views(array, tensor, stripe);
     const auto size = static_cast<std::size_t>(stripe.size());
     if (const auto run = as_run(blocks); run && run->scalar_type() == at::kFloat) {

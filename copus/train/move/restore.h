@@ -1,4 +1,4 @@
-// A run goes on from a checkpoint, at its own layout, whatever layout wrote it.
+// Restores a trainer from a checkpoint, which any layout may have written.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 
 namespace copus {
 
-// A trainer with the checkpoint's weights, moments and count of updates. Each rank reads only what
-// it holds. An error may be one rank's alone: all must agree on what follows.
+// Returns a trainer with the checkpoint's weights, moments and number of updates. Each rank reads
+// only the parts that it holds. The error may occur on one rank only, so the ranks must agree on
+// what follows.
 Result<std::unique_ptr<Trainer>> restore_trainer(GroupCache& groups, const TrainerOptions& options,
                                                  const CheckpointReader& reader);
 

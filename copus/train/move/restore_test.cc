@@ -1,5 +1,5 @@
-// Saved at one layout, loaded at another, on another number of ranks: all state is the same. At the
-// same layout the run goes on as if it had never stopped.
+// Checkpoints that are saved with one layout and loaded with another, on another number of ranks,
+// have the same state. With the same layout the run continues as if it had never stopped.
 #include "copus/train/move/restore.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoint, SavedAndLoaded,
                                            Restoration{4, 8, "tied", Compute::kBf16, 6},
                                            Restoration{6, 2, "gpt2", Compute::kBf16, 4}));
 
-// Saving reads a copy: the run goes on at once, and what is written is what was there.
+// A save writes a copy: the run continues at once, and the checkpoint has the state from before.
 TEST(Resume, AtTheSameLayoutIsBitEqualToNeverHavingStopped) {
   for (const char* text : {"dp=2,pp=2,zero=1,micro_batch=2", "tp=2,dp=2,sp=1,micro_batch=4",
                            "tp=4,micro_batch=2", "pp=2,vp=2,dp=2,micro_batch=1"}) {

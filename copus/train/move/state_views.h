@@ -1,4 +1,4 @@
-// A rank's weights and optimizer state as views of its buckets, by the model's tensors.
+// Views of the buckets that hold a rank's weights and optimizer state, by tensor of the model.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace copus {
 
-// Where a rank keeps each tensor of the model; nothing for those that it has no part of.
+// Where a rank keeps its part of each tensor of the model.
 class TensorPlaces {
  public:
   struct Place {
@@ -20,27 +20,28 @@ class TensorPlaces {
   TensorPlaces(const std::vector<std::unique_ptr<ChunkParameters>>& parameters,
                const std::vector<TensorSpec>& tensors);
 
+  // Returns null pointers for a tensor of which this rank has no part.
   const Place& operator[](std::size_t tensor) const { return places_[tensor]; }
 
  private:
   std::vector<Place> places_;
 };
 
-// One flat array of state: a bucket's values, or the master or a moment of its owned part.
+// One flat array of state: the values of a bucket, or the master or a moment of its owned part.
 struct FlatArray {
   Tensor flat;
-  std::int64_t begin = 0;  // the bucket's element that comes first in it
+  std::int64_t begin = 0;  // index in the bucket of the array's first element
 };
 
-// Where an array keeps a stripe's elements, in their order: blocks of rows.
+// Returns views of a stripe's elements in the array, in their order: blocks of rows.
 std::vector<Tensor> block_views(const FlatArray& array, const PlacedTensor& tensor,
                                 const Stripe& stripe);
 
 enum class Direction { kPack, kUnpack };
-// Between blocks and a run of the same elements.
+// Copies from the blocks to a run of the same elements (kPack), or back (kUnpack).
 void copy_blocks(const std::vector<Tensor>& blocks, const Tensor& run, Direction direction);
 
-// The blocks as a run, where they are one.
+// Returns the blocks as a flat run of consecutive elements, if they are one.
 std::optional<Tensor> as_run(const std::vector<Tensor>& blocks);
 
 }  // namespace copus

@@ -15,7 +15,7 @@ const Tensor& array_of(const Bucket& bucket, StateArray kind) {
   return kind == StateArray::kMoment1 ? bucket.moment1 : bucket.moment2;
 }
 
-// Rows from memory to memory: long copies there leave the caches alone.
+// Rows to copy in host memory. They are copied by memcpy, whose long copies bypass the caches.
 struct RowCopy {
   const float* from = nullptr;
   float* to = nullptr;
@@ -65,7 +65,7 @@ void TrainerSaver::prepare(const Trainer& trainer) {
   const bool pinned = trainer.options().device.is_cuda();
   buffer_.reset();
   buffer_ = at::empty({size}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
-  buffer_.zero_();  // every page is there now
+  buffer_.zero_();  // touches every page, so that the system maps it now
 }
 
 void TrainerSaver::save(Trainer& trainer, Manifest manifest) {

@@ -1,4 +1,5 @@
-// A rank's share of a checkpoint: copied between two steps, written while the run goes on.
+// Saves a rank's share of a checkpoint: copies it between two steps, and writes the copy to disk
+// while the run continues.
 #pragma once
 
 #include <memory>
@@ -14,34 +15,35 @@ class TrainerSaver {
  public:
   explicit TrainerSaver(SaverOptions options) : saver_(std::move(options)) {}
 
-  // Takes the memory that a save needs, so that the first one does not wait for it.
+  // Allocates the memory that a save needs, so that the first save does not wait for it.
   void prepare(const Trainer& trainer);
-  // Between two steps, on all ranks alike. On the host what this rank alone writes is copied while
-  // the next step computes: only its update waits for the copy. `manifest`: all but its files.
-  // REQUIRES: none is under way.
+  // Starts a save. Every rank calls this between the same two steps. On CPUs, the copy is made
+  // while the next step computes; only that step's update waits for it. `manifest`: everything but
+  // the list of files. REQUIRES: no save is under way.
   void save(Trainer& trainer, Manifest manifest);
-  // The save under way where it is over, once.
+  // Returns the outcome of a save that has ended, once.
   std::optional<SaveOutcome> poll() { return saver_.poll(); }
-  // Until it is over; nothing where there is none.
+  // Waits until the save under way has ended. Returns nothing if there is none.
   std::optional<SaveOutcome> wait() { return saver_.wait(); }
-  // What the run has waited for the last save: in save(), and before the update after it.
+  // Returns how long the run has waited for the last save: in save(), and before the next update.
   Seconds held_up() const { return held_up_ ? *held_up_ : Seconds(); }
 
  private:
-  // What is written where, of the layout that `plan_` is.
+  // Computes which elements this rank writes under the trainer's plan, if `plan_` is another plan.
   void plan_for(const Trainer& trainer);
 
   std::optional<ParallelPlan> plan_;
   std::vector<ShardRun> runs_;
   std::vector<ShardPart> parts_;
-  std::int64_t elements_ = 0;  // of one kind
-  // Kept from one save to the next: pages that are new to a process cost more than the copy.
+  std::int64_t elements_ = 0;  // of each of kStateArrays
+  // Kept between saves, because pages that are new to a process cost more time than the copy.
   Tensor buffer_;
   std::shared_ptr<Seconds> held_up_;
-  Saver saver_;  // last: it reads the buffer until it is gone
+  Saver saver_;  // last, because it reads the buffer until it is destroyed
 };
 
-// The manifest of a trainer at a step; `run` is what rank 0 keeps beside.
+// Returns the manifest of a trainer at a step. `run`: the run's own state, which rank 0 stores in
+// the manifest.
 Manifest manifest_of(const Trainer& trainer, std::int64_t step, std::int64_t samples, Json run);
 
 }  // namespace copus

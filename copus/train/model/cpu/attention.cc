@@ -1,6 +1,6 @@
-// Causal attention over a head at a time. A head's queries, keys and values are first packed:
-// rotated, queries scaled by 1 / sqrt(d), rows padded with zeros to whole vectors, so that the
-// products below need no remainders.
+// Causal attention on the CPU, one head at a time. Queries, keys and values of a head are first
+// packed: queries and keys are rotated, queries are scaled by 1 / sqrt(d), and rows are padded with
+// zeros to whole vectors. So the products below need no code for remainders.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -14,11 +14,12 @@
 namespace copus::cpu {
 namespace {
 
-constexpr Int kBlock = 64;  // queries whose scores are in cache together
+constexpr Int kBlock = 64;  // queries per block, so that their scores fit the cache
 
 Int padded(Int n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// C[0:kRows, 0:16*kVectors] (+)= A B, held in registers. A(i, p) = a[i * a_row + p * a_column].
+// C[0:kRows, 0:16*kVectors] = A B, or += with `add`. A(i, p) = a[i * a_row + p * a_column]. The
+// sums are in registers.
 template <int kRows, int kVectors>
 COPUS_INLINE void multiply_tile(Int depth, const float* a, Int a_row, Int a_column, const float* b,
                                 Int b_row, float* c, Int c_row, bool add) {
@@ -44,7 +45,7 @@ COPUS_INLINE void multiply_tile(Int depth, const float* a, Int a_row, Int a_colu
   }
 }
 
-// The same for all m rows.
+// The same for m rows.
 template <int kRows, int kVectors>
 COPUS_INLINE void multiply_strip(Int m, Int depth, const float* a, Int a_row, Int a_column,
                                  const float* b, Int b_row, float* c, Int c_row, bool add) {
@@ -72,8 +73,8 @@ COPUS_INLINE void multiply_by_tiles(Int m, Int n, Int depth, const float* a, Int
   }
 }
 
-// C[m, n] (+)= A[m, depth] B[depth, n]; n is a multiple of kLanes. The tile fits the registers: 32
-// of 16 floats, or 16 of 8 or 4.
+// C[m, n] = A[m, depth] B[depth, n], or += with `add`. REQUIRES: n is a multiple of kLanes. The
+// size of a tile is chosen to fit the registers: 32 registers of 16 floats, or 16 of 8 or 4 floats.
 COPUS_EVERY_X86 void multiply(bool many_registers, Int m, Int n, Int depth, const float* a,
                               Int a_row, Int a_column, const float* b, Int b_row, float* c,
                               Int c_row, bool add) {
@@ -93,7 +94,7 @@ bool has_many_registers() {
 #endif
 }
 
-// A head's [length, d] to [length, width], rotated and scaled.
+// Copies a head's [length, d] to [length, width], rotated and scaled.
 COPUS_EVERY_X86 void pack(Int length, Int d, Int width, const Rotation& rotation, float scale,
                           const float* from, Int stride, float* to) {
   const Int half = d / 2;
@@ -112,7 +113,7 @@ COPUS_EVERY_X86 void pack(Int length, Int d, Int width, const Rotation& rotation
   }
 }
 
-// pack()'s transpose, for gradients: the rotation is undone.
+// The transpose of pack(), for gradients: it rotates back.
 COPUS_EVERY_X86 void unpack(Int length, Int d, Int width, const Rotation& rotation, float scale,
                             const float* from, float* to, Int stride) {
   const Int half = d / 2;
@@ -130,7 +131,7 @@ COPUS_EVERY_X86 void unpack(Int length, Int d, Int width, const Rotation& rotati
   }
 }
 
-// [length, width] to [width, columns]; columns past `length` become zero.
+// Transposes [length, width] to [width, columns]. Columns from `length` on become zero.
 void transpose(Int length, Int width, const float* from, Int columns, float* to) {
   for (Int first = 0; first < columns; first += kLanes) {
     const Int count = std::clamp<Int>(length - first, 0, kLanes);
@@ -142,7 +143,8 @@ void transpose(Int length, Int width, const float* from, Int columns, float* to)
   }
 }
 
-// Scores to exponentials below the largest, zero from `valid` to `n`. Returns largest and sum.
+// Replaces the scores by exp(score - largest score), and by zero from `valid` to `n`. Returns the
+// largest score and the sum of the exponentials.
 struct RowSum {
   float largest, total;
 };
@@ -169,7 +171,7 @@ COPUS_EVERY_X86 RowSum exponentials(Int valid, Int n, float* scores) {
   return {top, total};
 }
 
-// Scores to probabilities, and the probabilities' gradients to the scores'.
+// Replaces scores by probabilities, and gradients of the probabilities by those of the scores.
 COPUS_EVERY_X86 void softmax_backward(Int valid, Int n, float log_sum, float delta, float* scores,
                                       float* gradients) {
   for (Int i = 0; i < padded(valid); i += kLanes) {
@@ -199,7 +201,7 @@ COPUS_EVERY_X86 void row_products(Int rows, Int d, const float* a, const float* 
   }
 }
 
-// Sizes of one head's work, and memory for it.
+// The sizes of one head's data.
 struct HeadSizes {
   explicit HeadSizes(const Attention& a)
       : length(a.length),
@@ -211,7 +213,7 @@ struct HeadSizes {
         scale(1.0F / std::sqrt(static_cast<float>(a.d))),
         many_registers(has_many_registers()) {}
 
-  // Scores of queries [first, last) with every key that one of them may see.
+  // Computes the scores of queries [first, last) with all keys that any of them may see.
   void score(Int first, Int last, const float* q, const float* k_transposed, float* to) const {
     multiply(many_registers, last - first, padded(last), width, q + first * width, width, 1,
              k_transposed, columns, to, columns, false);
@@ -224,7 +226,7 @@ struct HeadSizes {
   bool many_registers;
 };
 
-// Uninitialised memory on a cache line's boundary.
+// Uninitialised memory that begins at a cache line.
 class Scratch {
  public:
   explicit Scratch(Int elements)

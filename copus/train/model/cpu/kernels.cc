@@ -11,8 +11,8 @@
 namespace copus::cpu {
 namespace {
 
-constexpr Int kGrain = 1 << 14;  // elements worth a thread
-constexpr Int kPieces = 32;      // of a sum over rows, whatever the number of threads
+constexpr Int kGrain = 1 << 14;  // a thread gets at least so many elements
+constexpr Int kPieces = 32;      // of a sum over rows; independent of the number of threads
 
 Int rows_per_task(Int n) { return std::max<Int>(1, kGrain / std::max<Int>(1, n)); }
 
@@ -66,7 +66,8 @@ COPUS_EVERY_X86 void rms_rows_backward(Int rows, Int n, const float* x, const fl
 constexpr float kGeluScale = 1.5957691216F;  // 2 sqrt(2 / pi)
 constexpr float kGeluCube = 0.044715F;
 
-// Of t(x). Near 1 the complement cannot be had by subtraction.
+// sigmoid(t(x)), and 1 - sigmoid(t(x)). Near 1, a subtraction would not be accurate enough for the
+// second.
 struct Sigmoid {
   Vector value, complement;
 };
@@ -85,7 +86,7 @@ COPUS_INLINE Vector value_of(const Vector& x) {
   return x * s.value;
 }
 
-// Returns the slope of x sigmoid(t(x)); also its value.
+// Returns the slope of x sigmoid(t(x)), and sets `value` to its value.
 template <Curve curve>
 COPUS_INLINE Vector slope_of(const Vector& x, Vector& value) {
   Sigmoid s;

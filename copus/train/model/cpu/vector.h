@@ -1,13 +1,15 @@
-// Sixteen floats as one value, for cpu_kernels.cc and cpu_attention.cc: GCC's and Clang's vector
-// extension, which becomes one AVX-512 register, two AVX registers or four SSE registers.
+// Sixteen floats as one value, for kernels.cc and attention.cc. It uses GCC's and Clang's vector
+// extension: the compiler puts the value into one AVX-512 register, two AVX registers or four SSE
+// registers.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-// A function marked so is compiled for three generations of x86 and the machine's own is picked
-// when the program starts. What it calls must be inlined to take part. Sanitizers cannot run before
-// the pick, and Clang 14 has no such levels: both take the first generation alone.
+// COPUS_EVERY_X86 marks a function that is compiled for three generations of x86. When the program
+// starts, the version for the machine is chosen. Functions that it calls must be inlined, or they
+// are compiled for the first generation only. Sanitizers do not work before the choice is made, and
+// Clang 14 does not know these generations. With either, there is only the first generation.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COPUS_EVERY_X86 \
@@ -17,7 +19,7 @@
 #endif
 #define COPUS_INLINE inline __attribute__((always_inline))
 
-// Everything here is inlined: how a vector would be passed does not matter.
+// Turns off GCC's warning about how vectors are passed: all functions here are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace copus::cpu {
@@ -32,7 +34,7 @@ COPUS_INLINE Vector load(const float* from) {
   return v;
 }
 COPUS_INLINE void store(float* to, const Vector& v) { std::memcpy(to, &v, sizeof v); }
-// The first `count` lanes; the others are `rest`.
+// Loads the first `count` lanes, and sets the others to `rest`.
 COPUS_INLINE Vector load_some(const float* from, std::int64_t count, float rest) {
   float lanes[kLanes];
   for (float& lane : lanes) lane = rest;
@@ -56,13 +58,13 @@ COPUS_INLINE float largest(const Vector& v) {
   return m;
 }
 
-// To 2 units in the last place; at least e^-87, at most e^87. 2^n e^r with |r| <= ln(2) / 2, and
-// Cephes' polynomial for e^r.
+// Returns e^at, accurate to 2 units in the last place. The result is at least e^-87 and at most
+// e^87. Computes 2^n e^r with |r| <= ln(2) / 2, by Cephes' polynomial for e^r.
 COPUS_INLINE Vector exponential(const Vector& at) {
   const Vector low = Vector{} - 87.0F, high = Vector{} + 87.0F;
   Vector x = at < low ? low : at;
   x = x > high ? high : x;
-  // Adding 1.5 * 2^23 rounds to a whole number, found in the low bits.
+  // Adding 1.5 * 2^23 rounds to a whole number, which is then in the low bits.
   const Vector shifted = x * 1.44269504F + 12582912.0F;
   const Vector n = shifted - 12582912.0F;
   const Vector r = x - n * 0.693359375F + n * 2.12194440e-4F;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 512;
 
-// A sum of exponentials, over e to the power of the largest.
+// The largest of some logits, and the sum of exp(logit - largest).
 struct ScaledSum {
   float largest = -INFINITY, sum = 0;
 };
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
     float here = -INFINITY;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      here = fmaxf(here, wide(in.at[i]));  // of a NaN and a number: the number
+      here = fmaxf(here, wide(in.at[i]));  // fmaxf ignores a NaN, so has_nan records it
       has_nan |= isnan(wide(in.at[i]));
     }
     if (here == -INFINITY) continue;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Calls f with the type and the width of a pack.
+// Calls f with a null pointer to the element type, and the width of a pack.
 template <typename F>
 cudaError_t with_classes(Type type, Int classes, const void* logits, const F& f) {
   return with_type(type, [&](auto* example) {

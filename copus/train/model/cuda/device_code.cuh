@@ -1,4 +1,4 @@
-// What the kernels share: wide loads, types, sums over a block.
+// Code that the kernels share: types, wide loads, sums over a block.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@ namespace copus::cuda {
 
 using Bf16 = __nv_bfloat16;
 
-// Neighbouring elements that one instruction loads.
+// Neighbouring elements that one instruction loads or stores.
 template <typename T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
@@ -42,7 +42,7 @@ __device__ inline void store(T* to, const Pack<T, kWidth>& pack) {
   *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
 }
 
-// The sum over a block's threads, for all of them.
+// Returns the sum of x over the threads of a block, in every thread.
 template <int kThreads, typename T>
 __device__ inline T block_sum(T x) {
   using Reduce = cub::BlockReduce<T, kThreads>;
@@ -60,7 +60,7 @@ inline bool aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
 }
 
-// Calls f with a null pointer to the element's type.
+// Calls f with a null pointer to the element type.
 template <typename F>
 auto with_type(Type type, const F& f) {
   return type == Type::kBf16 ? f(static_cast<Bf16*>(nullptr)) : f(static_cast<float*>(nullptr));

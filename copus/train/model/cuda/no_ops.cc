@@ -1,4 +1,4 @@
-// The stub of a build without nvcc.
+// Replaces ops.cc in a build without nvcc: takes() is always false, so no operator is called.
 #include "copus/base/check.h"
 #include "copus/train/model/cuda/ops.h"
 

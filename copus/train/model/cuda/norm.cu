@@ -5,7 +5,8 @@
 namespace copus::cuda {
 namespace {
 
-// A block per row, in registers: kItems packs of kWidth elements for each thread.
+// Each block handles one row, which it keeps in registers: each thread has kItems packs of kWidth
+// elements.
 template <typename T, int kWidth, int kThreads, int kItems>
 __global__ void __launch_bounds__(kThreads) forward(Int n, float eps, const T* x, const T* delta,
                                                     const T* weight, T* sum, T* y, float* inverse) {
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) forward(Int n, float eps, const T* x
   }
 }
 
-// Blocks that go over rows, so that each keeps its part of the weight's gradient in registers.
+// Each block handles several rows, and keeps its part of the weight's gradient in registers.
 template <typename T, int kWidth, int kThreads, int kItems>
 __global__ void __launch_bounds__(kThreads)
     backward(Int rows, Int n, const T* x, const T* weight, const float* inverse, const T* dy,
@@ -116,7 +117,8 @@ __global__ void columns(Int rows, Int n, const float* part, float* total) {
   total[column] += sum;
 }
 
-// Calls f with the threads and items that hold so many packs; cudaErrorInvalidValue: too many.
+// Calls f with numbers of threads and items that can hold so many packs. Returns
+// cudaErrorInvalidValue if there are too many packs.
 template <typename F>
 cudaError_t with_shape(Int packs, const F& f) {
   if (packs <= 64) return f(Constant<64>(), Constant<1>());
@@ -129,7 +131,8 @@ cudaError_t with_shape(Int packs, const F& f) {
 }
 constexpr Int kMostPacks = 2048;
 
-// Calls f with the type, the width of a pack, the threads of a block and the items of a thread.
+// Calls f with a null pointer to the element type, the width of a pack, the threads of a block and
+// the items of a thread.
 template <typename F>
 cudaError_t with_row(Type type, Int n, bool is_aligned, const F& f) {
   return with_type(type, [&](auto* example) {
@@ -165,7 +168,8 @@ cudaError_t rms_norm(Type type, Int rows, Int n, float eps, const void* x, const
   });
 }
 
-// Enough blocks to fill any GPU, few enough that their parts are small beside what they sum up.
+// The limit is enough blocks to fill any GPU, but few enough that their partial sums are small
+// compared with the rows that they add up.
 Int norm_partials(Int rows) { return std::min<Int>(rows, 1024); }
 
 cudaError_t rms_norm_backward(Type type, Int rows, Int n, const void* x, const void* weight,

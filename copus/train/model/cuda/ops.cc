@@ -30,7 +30,8 @@ float* floats(const Tensor& x) { return x.data_ptr<float>(); }
 at::TensorOptions fp32(const Tensor& like) { return like.options().dtype(at::kFloat); }
 Int rows_of(const Tensor& x) { return x.numel() / x.size(-1); }
 
-// A leaf's FP32 gradient buffer, where autograd would do nothing but add to it.
+// Returns a leaf's FP32 gradient buffer, if autograd would only add the gradient to it. Then a
+// kernel can add to it directly. Otherwise returns an undefined tensor.
 Tensor gradient_buffer(const Tensor& leaf) {
   if (!leaf.is_leaf() || !leaf.requires_grad() || at::GradMode::is_enabled()) return {};
   const Tensor& buffer = leaf.grad();
@@ -39,7 +40,7 @@ Tensor gradient_buffer(const Tensor& leaf) {
              : Tensor();
 }
 
-// {sum, norm} of x + delta, or {norm} of x.
+// Returns {x + delta, norm of x + delta}, or {norm of x} if there is no delta.
 struct RmsNorm : Function<RmsNorm> {
   static variable_list forward(AutogradContext* context, const Tensor& input, at::TensorList more,
                                const Tensor& weight, double eps) {
@@ -64,7 +65,7 @@ struct RmsNorm : Function<RmsNorm> {
     const Tensor x = saved[0].contiguous(), weight = saved[1].contiguous();
     const Tensor& dnorm = grads.back();
     const Tensor dsum = adds && grads[0].defined() ? grads[0].contiguous() : Tensor();
-    if (!dnorm.defined()) return result(adds, dsum, {});  // only the sum was used
+    if (!dnorm.defined()) return result(adds, dsum, {});  // the norm was not used
     const Tensor dy = dnorm.contiguous(), dx = at::empty_like(x);
     const Int rows = rows_of(x), n = x.size(-1);
     const bool wants_weight = saved[1].requires_grad();
@@ -81,7 +82,7 @@ struct RmsNorm : Function<RmsNorm> {
   }
 
  private:
-  // Both terms of a sum have its gradient.
+  // Both terms of a sum have the gradient of the sum.
   static variable_list result(bool adds, const Tensor& dx, const Tensor& dweight) {
     if (adds) return {dx, dx, dweight, Tensor()};
     return {dx, dweight, Tensor()};
@@ -116,14 +117,14 @@ struct Gated : Function<Gated> {
   }
 };
 
-// x: [batch, length, heads, d] with dense heads.
+// x: [batch, length, heads, d], whose last dimension is dense.
 Heads heads_of(const Tensor& x) {
   return {x.data_ptr(), x.size(2), x.stride(0), x.stride(1), x.stride(2)};
 }
 Tensor with_dense_heads(const Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
 
 struct SplitHeads : Function<SplitHeads> {
-  // `table`: nothing, or cosines and sines.
+  // `table`: empty, or cosines and sines.
   static variable_list forward(AutogradContext* context, const Tensor& input, std::int64_t heads,
                                std::int64_t kv, at::TensorList table) {
     const Tensor qkv = input.contiguous();
@@ -154,8 +155,8 @@ struct SplitHeads : Function<SplitHeads> {
   }
 };
 
-// buffer [n, m] += dy [rows, n]^T x [rows, m]: BF16 factors, FP32 sums. False: this libtorch has no
-// such product.
+// Adds dy [rows, n]^T x [rows, m] to buffer [n, m], with BF16 factors and FP32 sums. Returns false
+// if the factors are not BF16 or this libtorch has no such product.
 bool add_product([[maybe_unused]] const Tensor& dy, [[maybe_unused]] const Tensor& x,
                  [[maybe_unused]] Tensor buffer) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
@@ -192,7 +193,7 @@ struct Linear : Function<Linear> {
   }
 };
 
-// The logits become their gradient in place: the graph can be walked once.
+// backward() overwrites the logits with their gradient, so it can be called only once.
 struct CrossEntropy : Function<CrossEntropy> {
   static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets) {
     const Tensor from = logits.contiguous(), labels = targets.contiguous();
@@ -234,7 +235,7 @@ std::string why_not(const RankDevice& device) {
   const int major =
       at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device.index))->major;
   if (major >= kOldest) return "";
-  return fmt::format("the GPU has compute capability {}, and they need {}", major, kOldest);
+  return fmt::format("the GPU has compute capability {}; the kernels need {}", major, kOldest);
 }
 
 void use_kernels(bool use) { is_used = use; }

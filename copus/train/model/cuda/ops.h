@@ -1,6 +1,6 @@
-// Operators on an NVIDIA GPU by kernels of ours (kernels.h), each one pass forward and one
-// backward; weights' gradients of products by cuBLAS, added to FP32 buffers. A build without nvcc
-// has a stub, and ATen computes everything.
+// Operators on an NVIDIA GPU that use Copus's own kernels (kernels.h), with one pass over memory
+// forward and one backward. linear() uses cuBLAS, which adds the weight's gradient to an FP32
+// buffer. A build without nvcc has a stub, and ATen computes all operators.
 #pragma once
 
 #include <string>
@@ -11,16 +11,17 @@
 
 namespace copus::cuda {
 
-// Whether the kernels compute x: this build has them, the GPU runs them, x is FP32 or BF16.
+// Returns whether the kernels can be used for x: this build has them, the GPU can run them, and x
+// is FP32 or BF16.
 bool takes(const Tensor& x);
-// Why the GPU's kernels are not used; empty: they are.
+// Returns why the kernels are not used on this device; "" if they are.
 std::string why_not(const RankDevice& device);
-// For benches and tests: from now on `takes` says no, or what is true.
+// For benches and tests: with false, takes() returns false from now on; true undoes that.
 void use_kernels(bool use);
 
-// All of these: REQUIRES takes(x).
+// The operators below REQUIRE takes() of their first argument, and the two norms takes_norm().
 
-// Whether a row of n elements is short enough for rms_norm() and add_rms_norm().
+// Returns whether takes(x), and the rows of x are short enough for rms_norm() and add_rms_norm().
 bool takes_norm(const Tensor& x);
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps);
@@ -28,37 +29,39 @@ SumAndNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weig
 // `activation` is SiLU or GELU's tanh form.
 Tensor gated(const Tensor& gate_up, Activation activation);
 
-// Queries, keys and values [batch, length, heads, d] of qkv, queries and keys rotated where `table`
-// is defined.
+// Queries, keys and values, each [batch, length, heads, d]. split_heads() copies them from qkv, and
+// rotates queries and keys if `table` is defined.
 struct QueryKeyValue {
   Tensor q, k, v;
 };
 QueryKeyValue split_heads(const Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,
                           const RotaryTable& table);
 
-// linear_layer() with BF16 values: the gradient of a leaf weight that has an FP32 .grad() is added
-// to it by the product itself.
+// Implements linear_layer(). If the values are BF16, the weight is a leaf with an FP32 .grad(), and
+// libtorch has such a product, the product adds the weight's gradient to .grad() directly.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
-// Of rows of logits whose columns are classes `first` and on, FP32: the largest, the sum of
-// exponentials of the differences from it, and the target's logit (0: it is in another part).
+// For each row of logits, in FP32: the largest logit, the sum of exp(logit - largest), and the
+// target's logit. Column i is class `first` + i. If the target is not among these classes, its
+// logit is 0.
 struct RowStatistics {
   Tensor largest, sum, target;
 };
 RowStatistics row_statistics(const Tensor& logits, const Tensor& targets, std::int64_t first);
-// Makes the gradient of `scale` (one FP32 number) times the mean loss, in the logits' place.
+// Replaces the logits by the gradient of `scale` (one FP32 number) times the mean loss.
 void to_loss_gradient(const Tensor& logits, const Tensor& targets, std::int64_t first,
                       const Tensor& log_sums, const Tensor& scale);
 
-// One AdamW update of flat FP32 tensors. `rounded`: BF16 values, written too; undefined: none.
+// Makes one AdamW update of flat FP32 tensors. Also writes the values to `rounded` (BF16), unless
+// that is undefined.
 struct AdamRates {
   double beta1 = 0, beta2 = 0, eps = 0;
   double keep = 1, lr = 0, root_correction2 = 1, gradient_scale = 1;
 };
 void adamw(const AdamRates& rates, const Tensor& values, const Tensor& gradients,
            const Tensor& moment1, const Tensor& moment2, const Tensor& rounded);
-// total (double, no dimensions) += the sum of x's squares.
+// Adds the sum of x's squares to `total`, a double without dimensions.
 void add_squares(const Tensor& x, const Tensor& total);
 
 }  // namespace copus::cuda

@@ -1,5 +1,5 @@
-// Each of the GPU's operators against its definition in double precision on the CPU, in value and
-// in every gradient, with inputs that are new in every run. Memory that a kernel should write holds
+// Compares each GPU operator with its definition in double precision on the CPU: the value and
+// every gradient. The inputs are different in every run. Memory that a kernel should write holds
 // NaN before.
 #include "copus/train/model/cuda/ops.h"
 
@@ -31,7 +31,7 @@ class CudaOps : public testing::Test {
     generator_ = at::make_generator<at::CPUGeneratorImpl>(seed);
   }
 
-  // Double, but no finer than `type`.
+  // Returns random doubles that `type` can represent.
   Tensor random(at::IntArrayRef shape, at::ScalarType type, double scale = 1) {
     return at::randn(shape, generator_, at::TensorOptions().dtype(at::kDouble))
         .mul_(scale)
@@ -42,7 +42,7 @@ class CudaOps : public testing::Test {
     return at::randint(below, {count}, generator_, at::TensorOptions().dtype(at::kLong));
   }
 
-  // Values, then gradients of their weighted sum by every input.
+  // Returns f's values, then the gradients of their weighted sum by every input.
   Tensors differentiate(const Operator& f, const Tensors& inputs, const Tensors& weights,
                         const at::TensorOptions& options) {
     Tensors leaves;
@@ -62,7 +62,8 @@ class CudaOps : public testing::Test {
     return result;
   }
 
-  // The law of this file. `shapes`: of f's values.
+  // Checks f against its definition `truth`, and that a second call gives the same bits. `shapes`:
+  // those of f's values.
   void expect_equal(const Operator& f, const Operator& truth, const Tensors& inputs,
                     const std::vector<std::vector<Int>>& shapes, at::ScalarType type,
                     double coarse = 1) {
@@ -110,7 +111,7 @@ TEST_F(CudaOps, NormsAreTheirDefinition) {
               return Tensors{both.sum, both.norm};
             },
             [&](const Tensors& in) {
-              // The sum is rounded before its norm is taken.
+              // The operator rounds the sum before it takes the norm, so the definition does too.
               const Tensor sum = in[0] + in[1];
               const Tensor error = (sum.detach().to(type).to(at::kDouble) - sum.detach());
               return Tensors{sum + error, norm(sum + error, in[2])};
@@ -202,12 +203,12 @@ TEST_F(CudaOps, AttentionIsItsDefinition) {
                 at::matmul(scores.softmax(-1), v).transpose(1, 2).reshape({batch, length, -1})};
           },
           {random({batch, length, (heads + 2 * kv) * d}, type)}, {{batch, length, heads * d}}, type,
-          type == at::kFloat ? 500 : 2);  // FP32 products may be TF32 ones in a library
+          type == at::kFloat ? 500 : 2);  // a library may compute FP32 products in TF32
     }
   }
 }
 
-// As the engine has it: a BF16 leaf with an FP32 gradient, to which every pass adds.
+// As in the engine, a BF16 leaf has an FP32 gradient, and every pass adds to it.
 TEST_F(CudaOps, LinearLayersAddTheirWeightsGradientInFp32) {
   const auto there = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   for (const Int rows : {1, 7, 256}) {

@@ -83,7 +83,7 @@ cudaError_t adamw(const AdamStep& step, Int count, float* values, const float* g
 cudaError_t add_squares(Int count, const float* x, double* partial, double* total, Stream stream) {
   if (count == 0) return cudaSuccess;
   const auto launch = [&](auto width) {
-    // Several loads for each thread, so that the second kernel has little to add.
+    // Each thread loads several packs, so that the second kernel has few partial sums to add.
     const unsigned blocks = blocks_for((count + 3) / 4, width(), kSquarePartials);
     squares<width()><<<blocks, kThreads, 0, stream>>>(count, x, partial);
     add_partials<<<1, kThreads, 0, stream>>>(static_cast<int>(blocks), partial, total);

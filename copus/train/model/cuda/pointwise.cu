@@ -5,7 +5,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// x * sigmoid(t(x)): t(x) = x, or gelu's tanh form 2 sqrt(2/pi) (x + 0.044715 x^3).
+// The value and the slope of x * sigmoid(t(x)). SiLU: t(x) = x. GELU's tanh form:
+// t(x) = 2 sqrt(2/pi) (x + 0.044715 x^3).
 template <Curve kCurve>
 struct Curved {
   float value, slope;
@@ -22,7 +23,7 @@ struct Curved {
   }
 };
 
-// A block per row.
+// Each block handles one row.
 template <Curve kCurve, typename T, int kWidth>
 __global__ void gated_forward(Int n, const T* gate_up, T* y) {
   const T* from = gate_up + static_cast<Int>(blockIdx.x) * 2 * n;
@@ -58,7 +59,7 @@ __global__ void gated_back(Int n, const T* gate_up, const T* dy, T* dgate_up) {
   }
 }
 
-// Calls f with the curve, the type and the width of a pack.
+// Calls f with a null pointer to the element type, the width of a pack, and the curve.
 template <typename F>
 cudaError_t with_gate(Type type, Curve curve, Int n, bool is_aligned, const F& f) {
   return with_type(type, [&](auto* example) {
@@ -87,7 +88,8 @@ HeadsOf<T> of_type(const Heads& heads) {
           heads.head_stride};
 }
 
-// A block per token. The first half of a head turns against the second.
+// Each block handles one token. Element i of a head's first half is rotated together with element i
+// of its second half.
 template <typename T, int kWidth, bool kJoins>
 __global__ void turn_heads(Int length, int half, int heads, int kv, T* qkv, const float* cosines,
                            const float* sines, HeadsOf<T> q, HeadsOf<T> k, HeadsOf<T> v) {
