@@ -1,6 +1,6 @@
-// The checkpoints of a run: RUN/checkpoints/step-N. A save writes to a folder whose name begins with
-// a dot, and renames it once it is complete and on disk. A removal renames it back to a name with a
-// dot first. Copus never reads folders with such names.
+// The checkpoints of a run: RUN/checkpoints/step-N. A save writes to a folder whose name begins
+// with a dot, and renames it once it is complete and on disk. A removal renames it back to a name
+// with a dot first. Copus never reads folders with such names.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ Result<std::vector<PublishedCheckpoint>> list_checkpoints(const std::string& run
 Result<void> prepare_checkpoints(const std::string& run_dir);
 
 // Writes manifest.json into a partial folder and makes the folder the checkpoint of its step. An
-// older checkpoint of the same step is replaced. REQUIRES: the shards are in the folder and on disk.
+// older checkpoint of the same step is replaced. REQUIRES: the shards are in the folder and on
+// disk.
 Result<void> publish(const std::string& partial, const std::string& run_dir,
                      const Manifest& manifest);
 

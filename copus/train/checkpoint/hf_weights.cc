@@ -75,8 +75,8 @@ Result<void> check_family(const ModelSpec& model) {
   return {};
 }
 
-// Builds the list of Hugging Face tensors. Takes each of our tensors out of `left_` when it is used:
-// what stays there at the end has no Hugging Face name.
+// Builds the list of Hugging Face tensors. Takes each of our tensors out of `left_` when it is
+// used: what stays there at the end has no Hugging Face name.
 class Collector {
  public:
   explicit Collector(const ModelSpec& model) {

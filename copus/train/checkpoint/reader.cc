@@ -80,9 +80,9 @@ Result<void> CheckpointReader::add_file(const CheckpointFile& file) {
   return {};
 }
 
-// Checks that the files hold every element once. Sorts the stripes into lanes: the lanes must follow
-// each other from the first column to the last, and the stripes of a lane from its first element to
-// its last.
+// Checks that the files hold every element once. Sorts the stripes into lanes: the lanes must
+// follow each other from the first column to the last, and the stripes of a lane from its first
+// element to its last.
 Result<void> CheckpointReader::check_covered() {
   std::size_t known = 0;
   for (const TensorSpec& tensor : model_tensors(manifest_.model)) {

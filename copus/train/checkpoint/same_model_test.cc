@@ -59,7 +59,9 @@ TEST_F(SameModel, WhatHasNoTensorCountsToo) {
       [](ModelSpec& m) { m.rope_theta *= 2; },
       [](ModelSpec& m) { m.norm_eps *= 2; },
       [](ModelSpec& m) { m.activation = Activation::kGelu; },
-      [](ModelSpec& m) { m.rope_scaling = {.kind = RopeScaling::kLinear, .factor = 2, .other = ""}; },
+      [](ModelSpec& m) {
+        m.rope_scaling = {.kind = RopeScaling::kLinear, .factor = 2, .other = ""};
+      },
   };
   for (const auto& change : changes) {
     ModelSpec model = tiny_model();

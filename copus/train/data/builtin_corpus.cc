@@ -20,7 +20,7 @@ constexpr std::string_view kPronouns[kAgreements] = {"ho", "hon", "ha", "hai", "
 constexpr std::string_view kPrepositions[] = {"in", "sur", "de", "kon", "per", "til", "ab", "zwi"};
 constexpr std::string_view kConjunctions[] = {"i", "ma", "por", "si"};
 
-// One document, appended to `out`. All that it says depends on its number alone.
+// Appends one document to `out`. Its text depends on its number alone.
 class Document {
  public:
   Document(const Lexicon& lexicon, std::uint64_t number, std::string& out)
@@ -67,7 +67,7 @@ class Document {
   struct Subject {
     u32 gender = 0;
     u32 plural = 0;
-    u32 noun = kNouns;  // kNouns: a person
+    u32 noun = kNouns;  // index in the lexicon; kNouns: the subject is a person
   };
 
   void add(std::string_view text) { out_.append(text); }
@@ -88,7 +88,7 @@ class Document {
     const Noun& word = lexicon_.nouns[noun];
     const u32 plural = random_.chance(30) ? 1 : 0;
     const u32 form = 2 * word.gender + plural;
-    // What was spoken of before is "the", what is new is "a".
+    // A noun that was mentioned before takes the definite article, a new one the indefinite.
     const bool known = std::find(spoken_.begin(), spoken_.end(), noun) != spoken_.end();
     add(kArticles[known ? 0 : 1][form]);
     out_ += ' ';
@@ -104,7 +104,7 @@ class Document {
     return {word.gender, plural, noun};
   }
 
-  // "(…)", inside it "[…]", inside that "{…}".
+  // Writes a phrase in brackets: "(…)", with "[…]" inside it, and "{…}" inside that.
   void bracket(u32 depth) {
     static constexpr std::string_view kOpen[] = {" (", " [", " {"};
     static constexpr std::string_view kClose[] = {")", "]", "}"};
@@ -135,7 +135,7 @@ class Document {
       last_ = {name.gender, 0, kNouns};
       return last_;
     }
-    if (spoken_.size() > 2 && random_.chance(25)) {  // back to something recent
+    if (spoken_.size() > 2 && random_.chance(25)) {  // mentions a recent noun again
       const std::size_t back = 1 + random_.below(3);
       return last_ = noun_phrase(spoken_[spoken_.size() - back], true);
     }
@@ -258,7 +258,7 @@ class Document {
   Random random_;
   std::string& out_;
   std::vector<Name> names_;
-  std::vector<u32> spoken_;  // nouns so far, each once
+  std::vector<u32> spoken_;  // the nouns mentioned so far, each once
   std::vector<Span> sentences_;
   Subject last_;
   u32 topic_ = 0;

@@ -24,7 +24,7 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-// Bits per byte given the `order` bytes before it, as counted in the text itself.
+// Returns the bits per byte, given the `order` bytes before it, from counts in the text itself.
 double conditional_entropy(std::string_view text, std::size_t order) {
   std::unordered_map<std::uint64_t, std::uint32_t> contexts;
   std::unordered_map<std::uint64_t, std::uint32_t> full;
@@ -43,7 +43,7 @@ double conditional_entropy(std::string_view text, std::size_t order) {
   return bits / static_cast<double>(text.size() - order);
 }
 
-// The text is part of every recorded loss: a change here is a change of the benchmark.
+// Every recorded loss depends on the text, so a new hash here means a new benchmark.
 TEST(BuiltinCorpus, TextIsTheOneThatLossesWereRecordedWith) {
   EXPECT_EQ(hash_of(corpus()), 16734903691248543365U);
   EXPECT_EQ(hash_of(builtin_corpus(kBuiltinCorpusBytes)), 6857566325850991485U);
@@ -65,7 +65,7 @@ TEST(BuiltinCorpus, EntropyFallsWithContext) {
     before = bits;
   }
   EXPECT_GT(conditional_entropy(corpus(), 0), 4.0);
-  EXPECT_GT(before, 0.8);  // there is something left to learn
+  EXPECT_GT(before, 0.8);  // even five bytes of context do not determine the next byte
 }
 
 TEST(BuiltinCorpus, TextDoesNotRepeatItself) {

@@ -20,7 +20,7 @@ Result<void> check_options(const DatasetOptions& options) {
     return field_error("seq_len", "got {}; want 1 to {}", options.seq_len, kMaxSeqLen);
   }
   if (options.vocab < 1) return field_error("vocab", "got {}; want 1 or more", options.vocab);
-  if (!(options.held_out >= 0 && options.held_out < 1)) {  // also when it is no number
+  if (!(options.held_out >= 0 && options.held_out < 1)) {  // also true if it is NaN
     return field_error("held_out", "got {}; want a share from 0 to below 1", options.held_out);
   }
   return {};
@@ -40,7 +40,7 @@ Result<std::vector<TokenFile>> open_files(const std::vector<std::string>& source
       files.push_back(TokenFile::from_bytes(builtin_corpus(kBuiltinCorpusBytes), source));
     } else {
       COPUS_TRY(TokenFile file, TokenFile::open(source));
-      // The same name twice is meant; both halves of a pair are what a shell makes of x.*.
+      // A name given twice is intended. Both halves of a pair are not: a shell expands x.* to them.
       for (std::size_t i = 0; i < files.size(); ++i) {
         if (files[i].name() == file.name() && sources[i] != source) {
           return field_error("data", "got {} and {}, which are one pair; want one of them",

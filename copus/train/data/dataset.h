@@ -1,10 +1,11 @@
-// Dataset: the order of samples. Sample i is a function of the files, the sequence length, the seed
-// and i alone, so that any layout, any switch of layout and any resume sees the same samples: none
-// lost, none twice.
+// Dataset: the order of samples. Sample i depends on the files, the sequence length, the seed and i
+// alone. So a run sees the same samples at any layout, and also after a change of layout or a
+// resume: it loses no sample and repeats none.
 //
-// Tokens of all files in the order given are cut into consecutive sequences; each needs one token
-// more, its last target. The last `held_out` of the sequences are never trained on. Each pass over
-// the rest (an epoch) has its own permutation of them, computed per index, never stored.
+// The tokens of all files, in the given order, are cut into consecutive sequences. A sequence also
+// needs the token after its end, as its last target. The last sequences (the share `held_out`) are
+// never trained on. Each pass over the others (an epoch) takes them in a different order. The order
+// is a permutation that is computed per index and never stored.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,13 @@ namespace copus {
 struct DatasetOptions {
   std::int64_t seq_len = 1024;
   std::uint64_t seed = 1;
-  std::int64_t vocab = 256;  // a token that is not below it is an error
-  double held_out = 0.05;    // share of sequences kept for evaluation; at least one, unless 0
+  std::int64_t vocab = 256;  // a token of this value or more is an error
+  double held_out = 0.05;    // share of sequences kept for evaluation; unless 0, at least one
 };
 
 class Dataset {
  public:
-  // `sources`: files, or the one word "builtin".
+  // `sources`: files, or only the word "builtin".
   static Result<Dataset> open(const std::vector<std::string>& sources,
                               const DatasetOptions& options);
 
@@ -35,11 +36,11 @@ class Dataset {
   std::int64_t eval_samples() const { return eval_; }
   std::int64_t tokens() const { return total_tokens_; }
 
-  // Fills `out` (seq_len + 1 tokens: inputs are the first seq_len, targets the last) with training
-  // sample `index` >= 0, over any number of epochs. The error names the file, the position and the
-  // token.
+  // Fills `out` with training sample `index`, which counts on over all epochs. The first seq_len
+  // tokens of `out` are the inputs, the last seq_len the targets. The error names the file, the
+  // position and the token. REQUIRES: index >= 0, and `out` has seq_len + 1 elements.
   Result<void> sample(std::int64_t index, std::span<std::int64_t> out) const;
-  // The same for held-out sequence `index` in [0, eval_samples()).
+  // The same for a held-out sequence. REQUIRES: `index` is in [0, eval_samples()).
   Result<void> eval_sample(std::int64_t index, std::span<std::int64_t> out) const;
 
  private:

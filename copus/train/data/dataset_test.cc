@@ -18,7 +18,7 @@ using Tokens = std::vector<std::int64_t>;
 
 class DatasetTest : public testing::Test {
  protected:
-  // A pair whose tokens are their positions, from `begin`.
+  // Writes a pair of `count` tokens that count up from `begin`, and returns its prefix.
   std::string counting(const std::string& name, std::int32_t begin, std::int32_t count) {
     Result<TokenWriter> writer = TokenWriter::create(folder.path(name), {.vocab = 1'000'000});
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
@@ -100,7 +100,7 @@ TEST_F(DatasetTest, SeedsAndEpochsDifferInOrder) {
     same_seed += tokens == sample(*two, i) ? 1 : 0;
     same_epoch += tokens == sample(*one, i + one->epoch_samples()) ? 1 : 0;
   }
-  EXPECT_LT(same_seed, 12);  // one is expected
+  EXPECT_LT(same_seed, 12);  // by chance, one sample is expected at the same index
   EXPECT_LT(same_epoch, 12);
 }
 
@@ -122,7 +122,7 @@ TEST_F(DatasetTest, BothHalvesOfAPairAreNotTwoFiles) {
   EXPECT_EQ(
       error({path + ".bin", path + ".idx"}, {.seq_len = 8, .vocab = 100}),
       "data: got " + path + ".bin and " + path + ".idx, which are one pair; want one of them");
-  EXPECT_EQ(error({path, path}, {.seq_len = 8, .vocab = 100}), "");  // twice as often, as asked
+  EXPECT_EQ(error({path, path}, {.seq_len = 8, .vocab = 100}), "");  // the user wants it twice
 }
 
 TEST_F(DatasetTest, ATokenOutsideTheVocabularyIsNamedWithItsFileAndPosition) {

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 20U;
 
-// Where to cut text that is too long to encode at once: after its last line, else its last word,
-// else its last whole character.
+// Returns where to cut text that is too long to encode at once: after its last line, or if it has
+// none after its last word, or else after its last whole character.
 std::size_t cut_point(std::string_view text) {
   if (const auto line = text.rfind('\n'); line != std::string_view::npos) return line + 1;
   if (const auto space = text.rfind(' '); space != std::string_view::npos && space > 0) {
@@ -31,7 +31,7 @@ std::size_t cut_point(std::string_view text) {
   return end > 1 ? end - 1 : text.size();
 }
 
-// Collects a document's text and hands it on in parts.
+// Collects a document's text, encodes it in parts and writes the tokens.
 class Encoder {
  public:
   Encoder(const Tokenizer& tokenizer, TokenWriter& writer, std::optional<std::int32_t> end)
@@ -62,7 +62,7 @@ class Encoder {
   TokenWriter& writer_;
   std::optional<std::int32_t> end_;
   std::string pending_;
-  bool has_tokens_ = false;  // the current document
+  bool has_tokens_ = false;  // the current document has tokens
   std::vector<std::int32_t> tokens_;
 };
 

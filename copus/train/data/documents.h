@@ -1,4 +1,4 @@
-// From text files to a token file: where documents begin, and the pass over the text.
+// Turns text files into a token file, and finds where documents begin.
 #pragma once
 
 #include <array>
@@ -13,9 +13,10 @@
 
 namespace copus {
 
-// A document begins with each file, and then: never, with each line that follows a blank one, or
-// with each line that is not blank. A line is blank when it is empty (or only a carriage return).
-// Blank lines belong to the document before them, so that no byte is lost.
+// Where documents begin inside a file: nowhere (kNone), at each line that follows a blank line
+// (kBlankLine), or at each line that is not blank (kLine). Each file begins a document as well. A
+// line is blank if it is empty or only a carriage return. Blank lines belong to the document before
+// them, so that no byte is lost.
 enum class DocumentSplit { kNone, kBlankLine, kLine };
 inline constexpr std::array kDocumentSplits = {DocumentSplit::kNone, DocumentSplit::kBlankLine,
                                                DocumentSplit::kLine};
@@ -26,8 +27,9 @@ class DocumentSplitter {
  public:
   explicit DocumentSplitter(DocumentSplit split) : split_(split) {}
 
-  // How much of `text`, which follows what was given before, still belongs to the current document.
-  // Less than all of it: another document begins there, with the rest as the next text to give.
+  // Returns how many bytes of `text` belong to the current document. `text` continues the text of
+  // the call before. If the result is less than the size of `text`, another document begins there;
+  // the next call gets the rest.
   std::size_t take(std::string_view text);
 
  private:
@@ -39,9 +41,9 @@ class DocumentSplitter {
 
 struct TokenizeOptions {
   DocumentSplit split = DocumentSplit::kNone;
-  bool append_end = false;  // the tokenizer's end-of-document token after each document
+  bool append_end = false;  // append the tokenizer's end-of-document token to each document
   bool overwrite = false;
-  // Called with the bytes read so far, now and then.
+  // Called from time to time with the number of bytes read so far.
   std::function<void(std::int64_t)> progress;
 };
 
@@ -53,8 +55,8 @@ struct TokenizeTotals {
 };
 
 // Writes the tokens of `inputs` ("-": standard input) to prefix.bin and prefix.idx. Memory does not
-// grow with the input: a document of more than a mebibyte is encoded in parts, cut after a line
-// where that is possible (with bytes the tokens are the same).
+// grow with the input: a document of more than a mebibyte is encoded in parts, which are cut after
+// a line if possible. For the tokenizer "bytes" this makes no difference to the tokens.
 Result<TokenizeTotals> tokenize_files(const std::vector<std::string>& inputs,
                                       const Tokenizer& tokenizer, const std::string& prefix,
                                       const TokenizeOptions& options);

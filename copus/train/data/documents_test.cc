@@ -62,7 +62,7 @@ class TokenizeTest : public testing::Test {
 };
 
 TEST_F(TokenizeTest, BytesComeBackAsTheyWere) {
-  // Longer than what is read and encoded at once, without a line or a space to cut at.
+  // Longer than the text that is read and encoded at once, without a line or a space to cut at.
   const std::string a = builtin_corpus(3'000'000) + std::string(2'500'000, '\xE4') + " z";
   const std::string b = "\xC3\xA4\n";
   const auto totals = tokenize({folder.write("a", a), folder.write("b", b)}, {});

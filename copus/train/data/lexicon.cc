@@ -6,7 +6,7 @@
 namespace copus {
 namespace {
 
-// Repeats are weights.
+// A string that is repeated is drawn more often.
 constexpr std::string_view kOnsets[] = {"t",  "t",  "t",  "n", "n", "s",  "s",  "r",  "r",
                                         "l",  "l",  "m",  "m", "d", "d",  "k",  "k",  "p",
                                         "v",  "b",  "g",  "h", "f", "th", "sh", "st", "br",
@@ -27,7 +27,7 @@ std::string_view pick(Random& random, const std::string_view (&choices)[N]) {
   return choices[random.below(static_cast<std::uint32_t>(N))];
 }
 
-// `count` distinct stems; the frequent ones, which come first, are short.
+// Returns `count` distinct stems. The first ones are used most often and are short.
 std::vector<std::string> stems(Random& random, std::uint32_t count,
                                std::unordered_set<std::string>& taken) {
   std::vector<std::string> out;

@@ -1,5 +1,5 @@
-// The invented language of the builtin corpus: its words, which of them go together, and what is
-// true of its places. Built once, from a constant; the same on every platform.
+// The invented language of the builtin corpus: its words, which words go together, and facts about
+// its places. It is built from a constant seed, so it is the same on every platform.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace copus {
 
-// Ranks 0 to size - 1, rank k with a weight of 1 / (k + 3) (Zipf's law with a flattened head). One
-// table look-up per draw.
+// Draws numbers from 0 to size - 1, number k with a weight of 1 / (k + 3) (Zipf's law with a
+// flattened head). A draw is one table look-up.
 class Zipf {
  public:
   explicit Zipf(std::uint32_t size);
@@ -31,19 +31,19 @@ constexpr std::uint32_t kAdverbs = 80;
 constexpr std::uint32_t kPlaces = 400;
 constexpr std::uint32_t kTopics = 48;
 constexpr std::uint32_t kTopicNouns = 40;
-constexpr std::uint32_t kLinks = 8;  // words that a word usually goes with, of each kind
+constexpr std::uint32_t kLinks = 8;  // how many words of each kind a word usually goes with
 constexpr std::uint32_t kGenders = 3;
-constexpr std::uint32_t kAgreements = 2 * kGenders;  // [2 * gender + plural]
+constexpr std::uint32_t kAgreements = 2 * kGenders;  // forms, by index 2 * gender + plural
 
 struct Noun {
   std::array<std::string, 2> forms;  // singular, plural
   std::uint32_t gender = 0;
-  std::array<std::uint16_t, kLinks> verbs{};       // what it does
-  std::array<std::uint16_t, kLinks> adjectives{};  // how it is
+  std::array<std::uint16_t, kLinks> verbs{};       // what it often does
+  std::array<std::uint16_t, kLinks> adjectives{};  // what often describes it
 };
 
 struct Verb {
-  std::array<std::string, 4> forms;  // [2 * past + plural]
+  std::array<std::string, 4> forms;  // by index 2 * past + plural
   std::array<std::uint16_t, kLinks> objects{};
   std::uint16_t preposition = 0;
 };
@@ -54,7 +54,7 @@ struct Adjective {
 
 struct Place {
   std::string name;
-  std::uint16_t region = 0;     // another place
+  std::uint16_t region = 0;     // the place that it lies in
   std::uint16_t known_for = 0;  // a noun
   std::uint16_t founded = 0;    // a year
 };
@@ -76,7 +76,7 @@ struct Lexicon {
   Zipf link_ranks{kLinks};
 };
 
-// A pronounceable word of that many syllables.
+// Returns a random pronounceable word of so many syllables.
 std::string invent_word(Random& random, std::uint32_t syllables);
 std::string capitalised(std::string_view word);
 

@@ -16,7 +16,7 @@ namespace copus {
 std::string errno_text() { return std::generic_category().message(errno); }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  // Not to wait for the other end of a pipe.
+  // O_NONBLOCK: if the path is a pipe, open() must not wait for its other end.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return make_error("{}: cannot open: {}", path, errno_text());
   struct stat info {};

@@ -1,5 +1,5 @@
-// MappedFile: the bytes of a regular file, read-only. The file must not shrink while it is mapped:
-// reading what is gone ends the process (SIGBUS).
+// MappedFile: the bytes of a regular file, mapped read-only. The file must not shrink while it is
+// mapped: a read behind its new end ends the process (SIGBUS).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace copus {
 
 class MappedFile {
  public:
-  // The error names the file: missing, unreadable, not a regular file, or empty.
+  // Fails if the file is missing, unreadable, empty, or not a regular file. The error names it.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile() = default;
@@ -28,7 +28,7 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// What errno says, as text.
+// Returns the text for the current errno.
 std::string errno_text();
 
 }  // namespace copus

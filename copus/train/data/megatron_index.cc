@@ -5,11 +5,12 @@
 
 namespace copus {
 
-static_assert(std::endian::native == std::endian::little, "token files are read as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "token files are little-endian and are read without conversion");
 
 namespace {
 
-// The index of one .bin, read field by field. Nothing in it is aligned.
+// Reads the fields of an index. None of them is aligned in memory.
 struct Fields {
   std::span<const std::byte> bytes;
   std::uint64_t sequences = 0;
@@ -53,7 +54,7 @@ Result<Fields> check_counts(std::span<const std::byte> index, const std::string&
   Fields fields{index};
   fields.sequences = fields.at<std::uint64_t>(18);
   fields.document_indices = fields.at<std::uint64_t>(26);
-  // Bounded before they are multiplied.
+  // Bounds both counts before they are multiplied, so that the products cannot overflow.
   const std::uint64_t rest = index.size() - kIndexHeaderBytes;
   if (fields.sequences == 0 || fields.sequences > rest / 12) {
     return error_in(name,
@@ -74,7 +75,7 @@ Result<Fields> check_counts(std::span<const std::byte> index, const std::string&
   return fields;
 }
 
-// The number of tokens.
+// Checks the lengths and pointers of all sequences, and returns the number of tokens.
 Result<std::int64_t> check_sequences(const Fields& fields, const std::string& name,
                                      std::int64_t width, std::int64_t bin_bytes,
                                      const std::string& bin_name) {

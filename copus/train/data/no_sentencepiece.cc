@@ -1,4 +1,4 @@
-// Stands in for sentencepiece.cc where the library is not there.
+// Replaces sentencepiece_module.cc in a build without the SentencePiece library.
 #include "copus/train/data/tokenizer.h"
 
 namespace copus {

@@ -8,11 +8,11 @@
 
 namespace copus {
 
-// A Feistel network permutes a power of four; walking its cycle until the value is below `size`
-// makes that a permutation of [0, size) (Black and Rogaway, "Ciphers with Arbitrary Finite
-// Domains", CT-RSA 2002, section 5). The walk takes fewer than four steps on average, since the
-// power of four is below 4 * size, except for the smallest sizes: halves of fewer than three bits
-// shuffle badly.
+// A Feistel network permutes the numbers below a power of four. Applying it until the value is
+// below `size` gives a permutation of [0, size) (Black and Rogaway, "Ciphers with Arbitrary Finite
+// Domains", CT-RSA 2002, section 5). This takes fewer than four applications on average, since the
+// power of four is below 4 * size. The smallest sizes take more: their halves also have three bits,
+// because halves of fewer bits shuffle badly.
 std::uint64_t permuted(std::uint64_t index, std::uint64_t size, std::uint64_t key) {
   constexpr std::uint64_t kRounds = 6;
   constexpr unsigned kMinHalfBits = 3;

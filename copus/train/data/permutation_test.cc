@@ -38,8 +38,8 @@ TEST(Permutation, SizesUpTo63BitsStayInside) {
   }
 }
 
-// Each of the 5! orders of five is as likely as any other: over 12,000 keys each is expected 100
-// times, with a standard deviation of 10; six of these are allowed for the worst of 120.
+// All 5! = 120 orders of five numbers are equally likely. With 12,000 keys, each order is expected
+// 100 times, with a standard deviation of 10. The worst of the 120 may be six deviations off.
 TEST(Permutation, EveryOrderOfFiveIsAsLikely) {
   std::array<int, 3125> counts{};
   for (std::uint64_t key = 0; key < 12'000; ++key) {
@@ -56,7 +56,7 @@ TEST(Permutation, EveryOrderOfFiveIsAsLikely) {
   EXPECT_EQ(orders, 120);
 }
 
-// Neighbours go far apart: the mean distance of two random places is a third of the size.
+// Neighbours move as far apart as random places: their mean distance is a third of the size.
 TEST(Permutation, NeighboursDoNotStayNeighbours) {
   constexpr std::uint64_t kSize = 100'000;
   double distance = 0;

@@ -1,4 +1,5 @@
-// Integer randomness that is the same on every platform: no std:: distribution, no floating point.
+// Random integers that are the same on every platform: without std:: distributions and without
+// floating point.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ class Random {
     state_ += 0x9E3779B97F4A7C15U;
     return static_cast<std::uint32_t>(out >> 32U);
   }
-  // In [0, n). The bias is n / 2^32.
+  // Returns a number in [0, n). Its bias is n / 2^32.
   constexpr std::uint32_t below(std::uint32_t n) {
     return static_cast<std::uint32_t>((std::uint64_t{next()} * n) >> 32U);
   }

@@ -1,6 +1,6 @@
-// SentencePiece behind Tokenizer: a module of its own (libcopus_sentencepiece.so), which
-// sentencepiece_module.cc loads when a model is asked for. libsentencepiece carries a copy of
-// protobuf that must not meet libtorch's.
+// A Tokenizer that uses SentencePiece. It is in a module of its own (libcopus_sentencepiece.so),
+// which sentencepiece_module.cc loads when a model is named: libsentencepiece contains a copy of
+// protobuf, whose symbols must not mix with those of libtorch's copy.
 #include <sentencepiece_processor.h>
 
 #include <utility>
@@ -55,7 +55,7 @@ Result<std::unique_ptr<Tokenizer>> open_model(const std::string& model_path) {
 }  // namespace
 }  // namespace copus
 
-// The module's one symbol. Null: `error` says why.
+// The only symbol that the module exports. Returns null on failure; then `error` says why.
 extern "C" copus::Tokenizer* copus_open_sentencepiece(const char* model_path, std::string* error) {
   auto tokenizer = copus::open_model(model_path);
   if (tokenizer) return std::move(tokenizer).value().release();

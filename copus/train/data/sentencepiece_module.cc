@@ -1,5 +1,5 @@
-// Loads the SentencePiece module, a file that belongs to the program. no_sentencepiece.cc stands in
-// where the library was not there to build it.
+// Loads the SentencePiece module, a shared library that is installed with the program. A build
+// without SentencePiece uses no_sentencepiece.cc instead.
 #include <dlfcn.h>
 
 #include "copus/base/program_file.h"
@@ -12,8 +12,9 @@ struct Module {
   Tokenizer* (*open)(const char* model_path, std::string* error) = nullptr;
 };
 
-// The module's symbols come before those of the program's other libraries: its protobuf is its own.
-// The sanitizers cannot have that; what they check has no second protobuf.
+// RTLD_DEEPBIND makes the module use its own symbols before those of the program's other libraries,
+// and so its own protobuf. The sanitizers do not work with this flag; the programs that they check
+// have no second protobuf.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else

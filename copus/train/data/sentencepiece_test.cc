@@ -1,4 +1,4 @@
-// SentencePiece through Tokenizer, with a model that is trained here on the builtin corpus.
+// Tests the SentencePiece tokenizer with a model that the test trains on the builtin corpus.
 #include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>
 

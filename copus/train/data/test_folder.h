@@ -1,4 +1,4 @@
-// For tests of token files: a folder, and what is in a file.
+// For tests of token files: a temporary folder, and the tokens of a file.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ inline std::vector<std::int64_t> all_tokens(const TokenFile& file) {
   return tokens;
 }
 
-// The error of opening `path`, or "" when it opens.
+// Returns the error of opening `path`, or "" if it opens.
 inline std::string open_error(const std::string& path) {
   const Result<TokenFile> file = TokenFile::open(path);
   return file ? std::string() : file.error().message;

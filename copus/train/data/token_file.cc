@@ -13,7 +13,7 @@ namespace copus {
 struct TokenFile::Mapping {
   std::string name;
   MappedFile file;
-  std::string text;  // instead of the file
+  std::string text;  // the tokens of from_bytes(), which has no file
   std::span<const std::byte> bytes;
   IndexSummary summary;
 };
@@ -35,7 +35,7 @@ void widen(const std::byte* from, std::span<std::int64_t> out) {
   }
 }
 
-// Both files of the pair, or the error that names the one that is missing.
+// Checks that both files of the pair exist. The error names the missing one.
 Result<void> check_pair(const std::string& prefix) {
   for (const auto& [half, other] : {std::pair(".bin", ".idx"), std::pair(".idx", ".bin")}) {
     if (!exists(prefix + half)) {

@@ -1,7 +1,7 @@
-// TokenFile: one file of training tokens, memory-mapped: UTF-8 text taken as bytes, or
-// Megatron-LM's .bin with its .idx.
+// TokenFile: one memory-mapped file of training tokens. It is either any file whose bytes are the
+// tokens (such as UTF-8 text), or Megatron-LM's .bin with its .idx.
 //
-// Immutable after open(): any number of threads may read.
+// Immutable after open(), so any number of threads may read it.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,18 @@ namespace copus {
 
 class TokenFile {
  public:
-  // "x.bin", "x.idx", or "x" when both of these exist: Megatron-LM's pair. Anything else: its
-  // bytes, one token each. The error names the file, the field and the offset.
+  // Opens Megatron-LM's pair for "x.bin" or "x.idx". Does so for "x" too if both halves exist, or
+  // if one half but no file "x" exists. Any other file is read as bytes, one token each. The error
+  // names the file, the field and the offset.
   static Result<TokenFile> open(const std::string& path);
-  // Tokens that are in memory already, one byte each (the builtin corpus).
+  // Makes a TokenFile of bytes in memory, one token each (for the builtin corpus).
   static TokenFile from_bytes(std::string bytes, std::string name);
 
   const std::string& name() const;
   std::int64_t size() const;       // tokens
   std::int64_t documents() const;  // 1 for text
   std::string_view dtype() const;  // "uint8" for text
-  // Copies tokens [begin, begin + out.size()). REQUIRES: inside the file.
+  // Copies tokens [begin, begin + out.size()). REQUIRES: they are inside the file.
   void read(std::int64_t begin, std::span<std::int64_t> out) const;
 
  private:

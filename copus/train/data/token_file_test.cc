@@ -13,7 +13,7 @@ namespace {
 
 using std::string_literals::operator""s;
 
-// Three sequences of 3, 1 and 2 tokens in two documents, byte by byte as Megatron-LM writes it.
+// The index of three sequences of 3, 1 and 2 tokens in two documents, as Megatron-LM writes it.
 const std::string kIndex =
     "MMIDIDX\0\0"s
     "\x01\0\0\0\0\0\0\0"s                  // version
@@ -35,7 +35,7 @@ std::string with(std::string text, std::size_t at, char value) {
   return text;
 }
 
-// An index of one sequence of `tokens` tokens of type `dtype`.
+// Returns an index with one sequence of `tokens` tokens of type `dtype`.
 std::string index_of(char dtype, char tokens) {
   return "MMIDIDX\0\0\x01\0\0\0\0\0\0\0"s + dtype + "\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"s +
          tokens + "\0\0\0"s + "\0\0\0\0\0\0\0\0"s + "\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0"s;
@@ -157,7 +157,7 @@ TEST_F(TokenFileTest, WhatIsNotAFileOfTokensIsRefused) {
 
 TEST_F(TokenFileTest, BytesInMemoryAreTokens) {
   const TokenFile file = TokenFile::from_bytes("hello", "greeting");
-  const TokenFile copy = file;  // NOLINT(performance-unnecessary-copy-initialization): the point
+  const TokenFile copy = file;  // NOLINT(performance-unnecessary-copy-initialization): tested here
   EXPECT_EQ(all_tokens(copy), (std::vector<std::int64_t>{'h', 'e', 'l', 'l', 'o'}));
   EXPECT_EQ(file.name(), "greeting");
 }

@@ -19,7 +19,7 @@ constexpr std::int64_t kUint16Vocab = 65500;
 
 }  // namespace
 
-// A file that is written under a temporary name, and is removed unless it was kept.
+// A file that is written under a temporary name. It is removed unless keep() renames it.
 class TokenWriter::PendingFile {
  public:
   PendingFile() = default;
@@ -51,7 +51,7 @@ class TokenWriter::PendingFile {
   Result<void> write(T value) {
     return write(std::span<const T>(&value, 1));
   }
-  // Reads or fails: what is asked for was written.
+  // Reads values that were written before. A short read is an error.
   template <typename T>
   Result<void> read_at(std::int64_t offset, std::span<T> out) {
     COPUS_TRY_VOID(seek(offset));
@@ -62,7 +62,7 @@ class TokenWriter::PendingFile {
     if (::fseeko(file_, offset, SEEK_SET) != 0) return failed("seek in");
     return {};
   }
-  // On the disk, still under its temporary name.
+  // Writes the file to the disk and closes it. It still has its temporary name.
   Result<void> close() {
     const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
     if (!flushed) return failed("write");
@@ -85,9 +85,10 @@ class TokenWriter::PendingFile {
   std::FILE* file_ = nullptr;
 };
 
-// While tokens come, the lengths go to their place in the .idx; the rest of it follows from them. A
-// sequence as long as can be is always continued by another of the same document, be it empty: so
-// the lengths alone tell where documents end.
+// While tokens arrive, the writer writes only the lengths of the sequences to the .idx. At the end
+// it computes the rest of the .idx from them. A sequence of the greatest length is always followed
+// by another one of the same document, which may be empty. So a document ends after each sequence
+// that is shorter, and the lengths alone tell where documents end.
 struct TokenWriter::State {
   TokenWriterOptions options;
   TokenType type = TokenType::kUint16;
@@ -96,7 +97,7 @@ struct TokenWriter::State {
   std::int64_t tokens = 0;
   std::int64_t sequences = 0;
   std::int64_t documents = 0;
-  std::int64_t length = 0;  // of the current sequence
+  std::int64_t length = 0;  // of the current sequence, so far
   bool in_document = false;
   std::vector<std::uint16_t> narrow;
 
@@ -215,7 +216,7 @@ Result<void> TokenWriter::finish() {
   COPUS_TRY_VOID(s.write_header());
   COPUS_TRY_VOID(s.bin.close());
   COPUS_TRY_VOID(s.index.close());
-  // An old .idx must not stand beside the new .bin, not even for a moment.
+  // Removes an old .idx first: it must never exist beside the new .bin.
   if (::unlink(s.index.path().c_str()) != 0 && errno != ENOENT) {
     return make_error("{}: cannot replace it: {}", s.index.path(), errno_text());
   }

@@ -28,7 +28,7 @@ class TokenWriterTest : public testing::Test {
 TEST_F(TokenWriterTest, WhatIsWrittenIsReadBack) {
   Random random(7);
   for (const std::int64_t vocab : {2, 256, 65499, 65500, 128256}) {
-    // Sequences of every length around the longest one, so that documents end at, before and after.
+    // Documents of 0 to 11 tokens: they end at, before and after the end of a longest sequence.
     for (const std::int64_t longest : {1, 3, 1 << 30}) {
       Documents documents;
       std::vector<std::int64_t> all;

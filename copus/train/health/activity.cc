@@ -17,13 +17,13 @@
 namespace copus {
 namespace {
 
-constexpr std::uint64_t kOurs = 0x636f707573000001;  // "copus" and the layout's version
+constexpr std::uint64_t kOurs = 0x636f707573000001;  // "copus", then the version of the page
 
 std::string path_of(const std::string& folder, int rank) {
   return (std::filesystem::path(folder) / fmt::format("rank-{}", rank)).string();
 }
 
-// What a rank "has been" doing.
+// What a rank does, worded to follow "rank 3 has been".
 std::string text_of(Doing doing, std::uint64_t number) {
   switch (doing) {
     case Doing::kStarting:
@@ -81,20 +81,22 @@ Result<void> Activity::publish(const std::string& folder, int rank) {
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return give_up("held by another run", EWOULDBLOCK);
   }
-  // Allocated now: a full disk shows here and not as a signal at some later store.
+  // Allocates the file's blocks now, so that a full disk is an error here. Otherwise a later store
+  // to the page would end the process with SIGBUS.
   if (const int reason = ::posix_fallocate(fd, 0, sizeof(Page)); reason != 0) {
     return give_up("cannot be written", reason);
   }
   void* mapped = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) return give_up("cannot be mapped", errno);
-  // In place of what an earlier attempt left.
+  // The file may hold the page of an earlier attempt: overwrites it.
   Page* shared = static_cast<Page*>(mapped);
   shared->groups = page_->groups;
   for (std::size_t i = 0; i < kWords; ++i) {
     shared->words[i].store(page_->words[i].load(relaxed), relaxed);
   }
   shared->words[kMagic].store(kOurs, relaxed);
-  delete std::exchange(page_, shared);  // in this order: a signal's handler may read it now
+  // Sets page_ before it deletes the old page: a signal handler may read page_ at any time.
+  delete std::exchange(page_, shared);
   fd_ = fd;
   folder_ = folder;
   path_ = path;
@@ -114,12 +116,12 @@ Activity::~Activity() {
 void Activity::remove_file() const {
   if (path_.empty()) return;
   ::unlink(path_.c_str());
-  ::rmdir(folder_.c_str());  // the last one out
+  ::rmdir(folder_.c_str());  // fails, as it should, while other ranks have files in it
 }
 
 int Activity::add_group(const std::string& text) {
   const std::uint64_t index = word(kGroups).load(relaxed);
-  if (index >= kMaxGroups) return kMaxGroups;  // shown without its name
+  if (index >= kMaxGroups) return kMaxGroups;  // the group is shown as "(unnamed)"
   std::array<char, kGroupBytes>& name = page_->groups[index];
   const std::string kept = shortened(text, kGroupBytes - 1);
   std::memcpy(name.data(), kept.c_str(), kept.size() + 1);
@@ -130,7 +132,7 @@ int Activity::add_group(const std::string& text) {
 void Activity::tick(std::uint64_t still) {
   word(kTicks).store(word(kTicks).load(relaxed) + 1, relaxed);
   word(kStill).store(still, relaxed);
-  // Shared with other machines, a file is theirs to read only once it was sent there.
+  // On a network file system, other machines see the page only after it was written back.
   if (fd_ >= 0) ::msync(page_, sizeof(Words), MS_ASYNC);
 }
 
@@ -152,7 +154,7 @@ RankActivity Activity::read_page(const Page& page, int rank) {
     const auto operation =
         static_cast<Operation>(std::min<std::uint64_t>(now >> 48U & 0xffU, kOperations - 1));
     const std::uint64_t group = now >> 32U & 0xffffU;
-    std::string name = "(one of many)";
+    std::string name = "(unnamed)";
     if (group < groups) {
       const std::array<char, kGroupBytes>& bytes = page.groups[group];
       name.assign(bytes.data(), ::strnlen(bytes.data(), kGroupBytes));
@@ -172,7 +174,8 @@ std::vector<RankActivity> read_activities(const std::string& folder,
   for (const int rank : ranks) {
     const int fd = ::open(path_of(folder, rank).c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) continue;
-    // Read, not mapped: a file that is cut short is no fault of the reader's.
+    // Reads the file instead of mapping it: a mapped file that is too short would end this process
+    // with SIGBUS.
     const ssize_t n = ::pread(fd, static_cast<void*>(page.get()), sizeof(Activity::Page), 0);
     ::close(fd);
     if (n != static_cast<ssize_t>(sizeof(Activity::Page))) continue;

@@ -1,10 +1,10 @@
-// Activity: what one rank is doing now, where others can read it though the rank is stopped or
-// dead.
+// Activity: what one rank is doing now, kept in a file that other processes can read even if the
+// rank is stopped or dead.
 //
-// Written by one thread at a time, read by any thread or process. Writing is a few relaxed stores
-// to a page that a file of the run directory maps: no lock, no system call, no clock. Time is told
-// by the rank's watchdog (watchdog.h), which counts its ticks in the same page: a clock that jumps,
-// or differs between machines, says nothing wrong.
+// One thread at a time writes it; any thread or process may read it. A write is a few relaxed
+// stores to a page that is mapped from a file in the run directory: it takes no lock, makes no
+// system call and reads no clock. The rank's watchdog (watchdog.h) counts ticks in the same page.
+// Ticks measure time, so a clock that jumps or differs between machines does no harm.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ enum class Doing : std::uint8_t {
   kForward,        // of a micro-batch
   kBackward,       // of a micro-batch
   kCommunicating,  // waits for other ranks
-  kMeeting,        // waits for other ranks that may be long at their disks
+  kMeeting,        // waits for other ranks, which may take long to save or load
   kOptimizer,
   kEvaluating,
   kMoving,
@@ -39,7 +39,7 @@ constexpr bool waits_for_others(Doing doing) {
   return doing == Doing::kCommunicating || doing == Doing::kMeeting;
 }
 
-// What else an operation between ranks says of itself.
+// Which operation between ranks a communicating rank is in.
 enum class Operation : std::uint8_t {
   kAllReduce,
   kReduceScatter,
@@ -53,54 +53,54 @@ enum class Operation : std::uint8_t {
 constexpr int kOperations = 8;
 const char* to_string(Operation operation);
 
-// Where each rank of a run says what it does, while the run lives and after it failed.
+// The folder with the activity file of every rank. It remains after a run that failed.
 std::string activity_folder(const std::string& run_dir);
 
-// One rank's activity as somebody read it.
+// One rank's activity at the time it was read.
 struct RankActivity {
   int rank = 0;
   Doing doing = Doing::kStarting;
   std::string text;           // "in the backward pass of micro-batch 2", "reading the data"
-  std::int64_t step = 0;      // that it is in; 0: none yet
-  std::uint64_t changes = 0;  // of what it does, so far
-  std::uint64_t ticks = 0;    // of its watchdog, so far
+  std::int64_t step = 0;      // the current step; 0: before the first step
+  std::uint64_t changes = 0;  // how often the rank has begun or ended something
+  std::uint64_t ticks = 0;    // how often its watchdog has ticked
   std::uint64_t still = 0;    // ticks since the last change
-  bool over = false;          // it has given up or ended by itself
+  bool over = false;          // the rank has given up or ended by itself
 };
 
 class Activity {
  public:
   static constexpr Seconds kTick{0.5};
 
-  // In memory of this process alone at first: nobody else sees it.
+  // Starts in this process's own memory: other processes cannot read it before publish().
   Activity();
-  // From now on in FOLDER/rank-N, which a reader finds by the rank's number. A file that another
-  // process holds is an error: two ranks of one number would overwrite each other. REQUIRES: not
-  // published before, and no other thread uses this now.
+  // Moves the page to the file FOLDER/rank-N. If another process has locked that file, returns an
+  // error: two ranks with one number would overwrite each other. REQUIRES: publish() was not called
+  // before, and no other thread uses this object during the call.
   Result<void> publish(const std::string& folder, int rank);
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
   ~Activity();
 
-  // After a good end there is nothing to look up: takes the file away.
+  // Removes the file. Called when the rank ends well, since nobody needs the file then.
   void remove_file() const;
 
-  // "dp (ranks 0,1)": a number for Scope.
+  // Stores the description of a group, such as "dp (ranks 0,1)", and returns its number for Scope.
   int add_group(const std::string& text);
   void set_step(std::int64_t step) { word(kStep).store(static_cast<std::uint64_t>(step), relaxed); }
   std::int64_t step() const { return static_cast<std::int64_t>(word(kStep).load(relaxed)); }
-  // This rank ends by itself: that it falls silent explains nothing.
+  // Marks that this rank ends by itself, so that its silence is not taken for the cause of a stall.
   void over(bool is = true) { word(kOver).store(is ? 1 : 0, relaxed); }
   RankActivity read() const;
 
-  // The watchdog's: one more tick, in which nothing changed for `still` ticks.
+  // Called by the watchdog: counts a tick, and stores that nothing changed for `still` ticks.
   void tick(std::uint64_t still);
   std::uint64_t changes() const { return word(kChanges).load(relaxed); }
 
-  const std::string& folder() const { return folder_; }  // empty: in memory alone
+  const std::string& folder() const { return folder_; }  // empty before publish()
   int rank() const { return rank_; }
 
-  // From its beginning to its end the rank does this; then what it did before.
+  // While a Scope lives, the rank does this. Its destructor restores what the rank did before.
   class Scope {
    public:
     Scope(Activity& activity, Doing doing, std::int64_t number = 0)
@@ -135,7 +135,8 @@ class Activity {
     std::array<std::array<char, kGroupBytes>, kMaxGroups> groups;
   };
 
-  // doing 8 bits, operation 8, group 16, number 32.
+  // One word, from the highest bits: 8 for `doing`, 8 for the operation, 16 for the group, 32 for
+  // the number.
   static std::uint64_t pack(Doing doing, std::uint64_t operation, std::uint64_t group,
                             std::int64_t number) {
     return static_cast<std::uint64_t>(doing) << 56U | operation << 48U | group << 32U |
@@ -155,7 +156,7 @@ class Activity {
   int rank_ = 0;
 };
 
-// Those of `ranks` that have a file in the folder.
+// Reads the activities of those `ranks` that have a file in the folder.
 std::vector<RankActivity> read_activities(const std::string& folder, const std::vector<int>& ranks);
 
 }  // namespace copus

@@ -12,16 +12,16 @@
 namespace copus {
 namespace {
 
-// Every normal distribution's standard deviation is this many median absolute deviations.
+// The standard deviation of a normal distribution is this many median absolute deviations.
 constexpr double kNormal = 1.4826;
-// Losses of late may be all but equal (a model that has learned its data by heart): a deviation
-// is at least this share of their median.
+// A deviation is at least this share of the median. Recent losses may be almost equal (if the model
+// has learned its data by heart), and then rounding would count as a spike.
 constexpr double kLeastDeviation = 1e-3;
 
 }  // namespace
 
 std::string BadSteps::judge(double loss, double grad_norm) {
-  // NaN may have a sign, which means nothing.
+  // Prints NaN without its sign, which means nothing.
   const auto plain = [](double x) { return std::isnan(x) ? NAN : x; };
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", plain(loss));
   if (!std::isfinite(grad_norm)) return fmt::format("the gradient norm is {}", plain(grad_norm));

@@ -43,7 +43,7 @@ TEST(BadSteps, ASpikeIsFarAboveTheMedianOfLate) {
   EXPECT_EQ(rule.judge(loss_at(300) + 0.2, 1), "");
   const std::string why = rule.judge(loss_at(300) + 3, 1);
   EXPECT_NE(why.find("deviations above"), std::string::npos) << why;
-  // It has left no trace: the next good one is good.
+  // The spike is not part of the median: the next good step is still good.
   EXPECT_EQ(rule.judge(loss_at(301), 1), "");
   EXPECT_EQ(rule.judge(0.001, 1), "") << "a loss that falls is no spike";
 }
@@ -87,7 +87,7 @@ TEST(BadSteps, SkippingEndsAfterSoManyInARow) {
       EXPECT_EQ(*action, OnBadStep::kSkip);
     }
     if (round < 3) {
-      EXPECT_EQ(rule.judge(1, 1), "");  // a good one in between
+      EXPECT_EQ(rule.judge(1, 1), "");  // a good step in between
     }
   }
   const auto enough = rule.act(rule.judge(kNan, 1));

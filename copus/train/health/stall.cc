@@ -14,7 +14,7 @@ bool stuck(const RankActivity& rank, Seconds still) {
   return !waits_for_others(rank.doing) && time_of_ticks(rank.still) >= still;
 }
 
-// Silent ranks explain the others.
+// If some ranks are silent, keeps only those: the others wait for them.
 std::vector<Stall> silent_or_all(std::vector<Stall> stalls) {
   const auto is_silent = [](const Stall& stall) { return stall.silent; };
   if (std::any_of(stalls.begin(), stalls.end(), is_silent)) {
@@ -44,14 +44,15 @@ std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
     const auto earlier = std::find_if(before.begin(), before.end(),
                                       [&](const RankActivity& b) { return b.rank == now.rank; });
     if (earlier == before.end() || now.over) continue;
-    // What it counted before it fell silent says nothing about how long it has been.
+    // A silent rank stopped counting now.still when it fell silent, so its time is computed below.
     if (earlier->ticks == now.ticks && earlier->changes == now.changes) {
       stalls.push_back({now, true, Seconds()});
     } else if (stuck(now, still)) {
       stalls.push_back({now, false, time_of_ticks(now.still)});
     }
   }
-  // How long: all ranks began to tick at about the same time.
+  // All ranks began to tick at about the same time. So a silent rank has been silent for as many
+  // ticks as it is behind the rank with the most ticks.
   std::uint64_t most = 0;
   for (const RankActivity& now : after) most = std::max(most, now.ticks);
   for (Stall& stall : stalls) {

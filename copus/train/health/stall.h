@@ -1,4 +1,4 @@
-// Who keeps the others waiting, from what ranks were doing.
+// Finds the ranks that keep the others waiting, from the activities of all ranks.
 #pragma once
 
 #include <string>
@@ -8,28 +8,30 @@
 
 namespace copus {
 
-// Ranks that are looked at when something hangs; in a larger run those concerned alone are.
+// At most this many ranks are looked at when something hangs.
 constexpr int kMaxWatched = 256;
-// 0 .. world_size-1, or `concerned` where there are too many.
+// Returns all ranks, or the first kMaxWatched of `concerned` if the run has more than kMaxWatched.
 std::vector<int> ranks_to_watch(int world_size, const std::vector<int>& concerned);
 
 struct Stall {
   RankActivity rank;
-  bool silent = false;  // stopped, dead or out of reach: its watchdog says nothing either
-  Seconds still;        // how long it has been at this
+  bool silent = false;  // its watchdog does not tick: the rank is stopped, dead or out of reach
+  Seconds still;        // how long the rank has been silent, or at the same thing
 };
 
-// Two looks, some ticks apart. Silent: the watchdog has not ticked between them. Stuck: it ticks,
-// and for `still` the rank has been at one thing that is no waiting for others. Silent ones
-// explain the rest, so where there are some only they are named.
+// Returns the stalled ranks, from two readings that are some ticks apart. A rank is silent if its
+// watchdog has not ticked between them. A rank is stuck if its watchdog ticks, but the rank has
+// done one thing for `still` that is not waiting for other ranks. If there are silent ranks,
+// returns only those, since they explain the others.
 std::vector<Stall> stalled_ranks(const std::vector<RankActivity>& before,
                                  const std::vector<RankActivity>& after, Seconds still);
 
-// After all have ended: those that fell silent long before the others, or were stuck.
+// The same after all ranks have ended: returns those that fell silent `still` before the last rank,
+// or that were stuck.
 std::vector<Stall> stalled_before_the_end(const std::vector<RankActivity>& all, Seconds still);
 
 // "rank 3 has been silent for 12 s, in the backward pass of micro-batch 2 of step 7", "rank 1 has
-// been saving a checkpoint of step 120 for 1200 s"; empty: none.
+// been saving a checkpoint of step 120 for 1200 s". Returns "" if there is no stall.
 std::string to_text(const std::vector<Stall>& stalls);
 // "in the optimizer of step 7", "saving a checkpoint of step 120".
 std::string place_of(const RankActivity& rank);

@@ -64,7 +64,7 @@ TEST_F(StallTest, WhatIsReadOutlivesTheRank) {
   EXPECT_EQ(look()[0].step, 0) << "a new attempt starts anew";
   again->remove_file();
   EXPECT_TRUE(look().empty());
-  EXPECT_FALSE(std::filesystem::exists(folder_)) << "the last one out";
+  EXPECT_FALSE(std::filesystem::exists(folder_)) << "the last rank removes the folder";
 }
 
 TEST_F(StallTest, TwoOfOneRankAreRefused) {
@@ -86,7 +86,7 @@ TEST_F(StallTest, GroupsBeyondTheTableLoseOnlyTheirName) {
   int last = 0;
   for (int i = 0; i < 1000; ++i) last = one->add_group(std::string(300, 'g'));
   const Activity::Scope wait(*one, Operation::kSend, last, 5);
-  EXPECT_EQ(look()[0].text, "in send number 5 in group (one of many)");
+  EXPECT_EQ(look()[0].text, "in send number 5 in group (unnamed)");
 }
 
 TEST_F(StallTest, ASilentRankExplainsThoseThatWait) {
@@ -114,7 +114,7 @@ TEST_F(StallTest, ARankThatWaitsForNobodyAndDoesNotMoveIsStuck) {
   EXPECT_EQ(to_text(stalled_ranks(before, look(), Seconds(11))), "");
 }
 
-// Every sentence reads on, whatever the rank does.
+// The message is a grammatical sentence for every kind of work.
 TEST_F(StallTest, WhatARankHasBeenDoingIsASentence) {
   const auto one = rank(1);
   one->set_step(120);
@@ -200,7 +200,7 @@ TEST(Watchdog, StartsAndCheckpointsMayTakeLonger) {
   EXPECT_EQ(longest_time(Doing::kForward, Seconds(10)), Seconds(10));
   EXPECT_GT(longest_time(Doing::kSaving, Seconds(10)), Seconds(10));
   EXPECT_GT(longest_time(Doing::kStarting, Seconds(10)), Seconds(10));
-  // Who waits for them is as patient.
+  // A rank that waits for a saving or loading rank may wait as long.
   EXPECT_EQ(longest_time(Doing::kMeeting, Seconds(10)), longest_time(Doing::kSaving, Seconds(10)));
   EXPECT_EQ(longest_time(Doing::kMeeting, Seconds(10)), longest_time(Doing::kLoading, Seconds(10)));
 }

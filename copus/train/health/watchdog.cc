@@ -24,7 +24,8 @@ Watchdog::~Watchdog() {
 }
 
 bool Watchdog::sleep(int ticks) {
-  // Ticks, not a clock: a process that was stopped, or a machine that slept, has not stood still.
+  // Counts ticks instead of reading a clock: if the process was stopped or the machine slept, that
+  // time must not count.
   for (int i = 0; i < ticks; ++i) {
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, to_duration(options_.tick), [&] { return ending_; });

@@ -1,5 +1,5 @@
-// Watchdog: a thread of each rank that sees when the rank stands still, says where, and ends it in
-// the end.
+// Watchdog: a thread of each rank that notices when the rank stands still. It first says what the
+// rank is doing, and later ends the rank.
 #pragma once
 
 #include <condition_variable>
@@ -11,21 +11,22 @@
 
 namespace copus {
 
-// Longest time at one thing: `limit` for what is known to be short, four times as long for a
-// start and for checkpoints, which take as long as they take, and for who waits for those.
+// Returns how long a rank may do the same thing: four times `limit` for starting, for saving and
+// loading checkpoints, and for waiting for ranks that do so; `limit` for everything else.
 Seconds longest_time(Doing doing, Seconds limit);
 
 struct WatchdogOptions {
-  Seconds limit{300};  // --timeout: an operation between ranks ends by itself then
+  Seconds limit{300};  // --timeout: after it, an operation between ranks fails by itself
   int world_size = 1;
-  Seconds tick = Activity::kTick;  // another in tests alone
-  // A line for people.
+  Seconds tick = Activity::kTick;  // only tests change it
+  // Called with a line for the user when half of longest_time() is over. The line names this rank,
+  // what it is doing, and which other ranks are stalled.
   std::function<void(const std::string&)> say;
-  // The rank has stood still for twice its time: what waits for it has given up. Ends the process.
+  // Called with a line for the user after twice longest_time(), when the ranks that wait for this
+  // one have given up. It ends the process.
   std::function<void(const std::string&)> give_up;
 };
 
-// Half of the time is over: say() names this rank, what it is at, and who keeps it waiting.
 class Watchdog {
  public:
   Watchdog(Activity& activity, WatchdogOptions options);
@@ -35,8 +36,9 @@ class Watchdog {
 
  private:
   void run();
-  // False: to end now.
+  // Sleeps for so many ticks. Returns false if the watchdog is to end now.
   bool sleep(int ticks);
+  // Returns "; " and the other ranks that are stalled, or "".
   std::string suspects();
 
   Activity& activity_;

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMaxRanks = 1'000'000;
 constexpr int kDefaultPort = 29500;  // torch.distributed's
 
-// One launcher's variables by their roles; rank and size are those of the whole run.
+// The names of one launcher's variables. `rank` and `size` refer to the whole run.
 struct Names {
   const char* rank;
   const char* size;
@@ -41,8 +41,8 @@ Result<void> below(const char* name, int n, const char* limit_name, int limit) {
   return field_error(name, "got {}; want less than {} ({})", n, limit_name, limit);
 }
 
-// Rank and size in the run and on this node. Where a launcher does not tell the nodes apart there
-// is one.
+// Reads rank and size, in the run and on this node. If the launcher does not set the local
+// variables, all ranks are on one node.
 Result<RankEnvironment> read_ranks(const Getenv& get, const Names& names) {
   RankEnvironment env;
   COPUS_TRY(env.rank, required(get, names.rank, names.size, 0, kMaxRanks - 1));
@@ -81,7 +81,8 @@ Result<RankEnvironment> from_torchrun(const Getenv& get) {
   COPUS_TRY(const auto port, master_port(get));
   if (env.world_size > 1 && env.node_store.empty() && (!address || !port)) {
     return field_error(address ? "MASTER_PORT" : "MASTER_ADDR",
-                       "not set, but WORLD_SIZE is {}; want where the ranks meet", env.world_size);
+                       "not set, but WORLD_SIZE is {}; want the host and port where the ranks meet",
+                       env.world_size);
   }
   env.master_address = address.value_or(env.master_address);
   env.master_port = port.value_or(0);
@@ -106,7 +107,7 @@ Result<RankEnvironment> from_openmpi(const Getenv& get) {
   return env;
 }
 
-// The first of the variables that is set, and its name.
+// A variable that is set: its name and its value.
 struct Found {
   std::string name;
   std::string value;
@@ -118,8 +119,9 @@ std::optional<Found> first_set(const Getenv& get, std::initializer_list<const ch
   return std::nullopt;
 }
 
-// Empty outside a step of several tasks. A batch script has SLURM_PROCID=0 and the whole job's
-// SLURM_NTASKS, though it is one process: there only the step's own count tells.
+// Returns the number of tasks of this Slurm step; empty outside a step of several tasks. A batch
+// script is one process, but has SLURM_PROCID=0 and the SLURM_NTASKS of the whole job. So in a
+// batch script only the step's own count is used.
 std::optional<Found> slurm_step_size(const Getenv& get) {
   if (!get("SLURM_PROCID")) return std::nullopt;
   std::optional<Found> size = first_set(get, {"SLURM_STEP_NUM_TASKS"});
@@ -133,7 +135,7 @@ Result<int> slurm_local_size(const Getenv& get, int world_size) {
   COPUS_TRY(const auto node, number(get, "SLURM_NODEID", 0, kMaxRanks));
   const Result<int> local = slurm_tasks_on_node(tasks->value, node.value_or(0));
   if (!local) return error_in(tasks->name, local.error());
-  return std::min(*local, world_size);  // a step may be smaller than its job
+  return std::min(*local, world_size);  // a step may have fewer tasks than its job
 }
 
 Result<std::string> slurm_master(const Getenv& get) {
@@ -149,7 +151,8 @@ Result<std::string> slurm_master(const Getenv& get) {
 }
 
 Result<RankEnvironment> from_slurm(const Getenv& get, const Found& step_size) {
-  // The roles that Slurm has no variable for are answered from those it has.
+  // Slurm has no variable for the number of ranks on this node. It is computed, and passed to
+  // read_ranks() under the name SLURM_TASKS_PER_NODE.
   COPUS_TRY(const std::int64_t world, parse_integer(step_size.value, step_size.name, 1, kMaxRanks));
   COPUS_TRY(const int local_size, slurm_local_size(get, static_cast<int>(world)));
   const Getenv with_local_size = [&](const std::string& name) -> std::optional<std::string> {
@@ -168,7 +171,7 @@ Result<RankEnvironment> from_slurm(const Getenv& get, const Found& step_size) {
   COPUS_TRY(const auto port, master_port(get));
   env.master_port = port.value_or(kDefaultPort);
   if (const auto job = first_set(get, {"SLURM_JOB_ID", "SLURM_JOBID"}); job && !port) {
-    // Jobs that share a node get ports of their own.
+    // The port depends on the job's id, so that jobs that share a node get different ports.
     COPUS_TRY(const std::int64_t id, parse_integer(job->value, job->name, 0, 4'294'967'295));
     env.master_port = 20000 + static_cast<int>(id % 20000);
   }

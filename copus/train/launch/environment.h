@@ -1,5 +1,4 @@
-// Who this process is among the ranks: torchrun's variables, or Slurm's or Open MPI's mapped to
-// them.
+// Reads this process's place among the ranks from the variables of torchrun, Open MPI or Slurm.
 #pragma once
 
 #include <functional>
@@ -11,10 +10,10 @@
 
 namespace copus {
 
-// Who started the ranks.
+// The program that started the ranks.
 enum class Launcher {
-  kNone,   // nobody: this process is the run
-  kCopus,  // copus train, which also starts them again
+  kNone,   // no launcher: this process is the whole run
+  kCopus,  // copus train, which also restarts ranks that fail
   kTorchrun,
   kSlurm,
   kOpenMpi,
@@ -28,17 +27,18 @@ struct RankEnvironment {
   int local_world_size = 1;
   std::string master_address = "127.0.0.1";
   int master_port = 0;           // 0: one process, no rendezvous needed
-  bool store_is_served = false;  // a launcher serves the store already; rank 0 must not
-  std::string node_store;        // its name, where copus train serves it; else the ranks meet above
+  bool store_is_served = false;  // the launcher serves the store, so rank 0 must not
+  std::string node_store;        // the name of copus train's store, used instead of the address
   Launcher launcher = Launcher::kNone;
 };
 
-// Reads one variable; empty when unset. The process's own environment is `environment_variable`.
+// Returns the value of a variable; empty if it is not set. environment_variable() reads the
+// process's own environment.
 using Getenv = std::function<std::optional<std::string>(const std::string&)>;
 std::optional<std::string> environment_variable(const std::string& name);
 
-// Nothing when no launcher's variables are set. An error when they contradict each other or are
-// incomplete; it names the variable and its value.
+// Returns nothing if no launcher's variables are set. If they contradict each other or some are
+// missing, the error names the variable and its value.
 Result<std::optional<RankEnvironment>> rank_environment(const Getenv& get);
 
 }  // namespace copus

@@ -104,9 +104,11 @@ TEST(RankEnvironment, OneProcessNeedsNoMeetingPoint) {
   EXPECT_EQ(env.master_port, 0);
   EXPECT_EQ(env.master_address, "127.0.0.1");
   EXPECT_EQ(failure(without(kTorchrun, "MASTER_ADDR")),
-            "MASTER_ADDR: not set, but WORLD_SIZE is 16; want where the ranks meet");
+            "MASTER_ADDR: not set, but WORLD_SIZE is 16; want the host and port where the ranks "
+            "meet");
   EXPECT_EQ(failure(without(kTorchrun, "MASTER_PORT")),
-            "MASTER_PORT: not set, but WORLD_SIZE is 16; want where the ranks meet");
+            "MASTER_PORT: not set, but WORLD_SIZE is 16; want the host and port where the ranks "
+            "meet");
 }
 
 TEST(RankEnvironment, ContradictionsNameTheVariableAndItsValue) {

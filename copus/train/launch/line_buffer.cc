@@ -15,7 +15,8 @@ void LineBuffer::feed(std::string_view bytes, const Sink& sink) {
       bytes.remove_prefix(newline + 1);
       continue;
     }
-    // A full buffer waits for one byte more: a newline would end it there.
+    // A full buffer waits for one more byte: if that is a newline, the line ends there, and no
+    // empty line follows.
     if (room == 0) {
       sink(rest_);
       rest_.clear();

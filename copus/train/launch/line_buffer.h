@@ -1,5 +1,5 @@
-// LineBuffer: bytes in, whole lines out. Memory is bounded: a line longer than kMaxLine comes in
-// pieces of that size.
+// LineBuffer: takes bytes and returns whole lines. To bound the memory, it returns a line longer
+// than kMaxLine in pieces of that size.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ class LineBuffer {
   using Sink = std::function<void(std::string_view line)>;  // without the newline
 
   void feed(std::string_view bytes, const Sink& sink);
-  // What was written after the last newline, if anything: a line too, once nothing follows.
+  // Passes on the bytes after the last newline, if there are any, as a line. Called at the end of
+  // the input.
   void flush(const Sink& sink);
 
  private:

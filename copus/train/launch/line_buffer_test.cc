@@ -9,7 +9,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// The lines of `text` when it arrives `step` bytes at a time.
+// Returns the lines of `text` if `step` bytes of it arrive at a time.
 Lines lines_of(std::string_view text, std::size_t step) {
   Lines lines;
   const LineBuffer::Sink sink = [&](std::string_view line) { lines.emplace_back(line); };

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMaxLastWords = 500;
 
-// The whole text in one write where the system lets it. What nobody reads any more is dropped.
+// Writes the whole text, in one write() if the system allows it. Drops the text on an error, such
+// as a reader that is gone.
 void write_stderr(std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
@@ -43,7 +44,7 @@ void end_stream(RankProcess& process, RankStream& stream) {
   ::close(std::exchange(stream.fd, -1));
 }
 
-// False when there was nothing to read.
+// Reads once and passes the bytes on. Returns false if there was nothing to read.
 bool forward_some(RankProcess& process, RankStream& stream) {
   std::array<char, 65536> bytes;
   const ssize_t n = ::read(stream.fd, bytes.data(), bytes.size());
@@ -64,8 +65,9 @@ void forward_output(RankProcess& process, RankStream& stream) {
 }
 
 void drain_output(RankProcess& process) {
-  // What the rank wrote is in the pipe by now. A process that left its group may hold the other end
-  // and write for ever: its end is not waited for.
+  // All that the rank wrote is in the pipe by now. A process that the rank started and that left
+  // its group may still hold the other end and write for ever. So this reads a limited number of
+  // times, and does not wait for the end of the pipe.
   constexpr int kReads = 64;
   for (RankStream* stream : {&process.out, &process.err}) {
     for (int i = 0; i < kReads && stream->fd >= 0; ++i) {

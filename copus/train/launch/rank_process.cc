@@ -97,7 +97,7 @@ Result<RankProcess> start_rank(int rank, const std::string& path,
   Pipe out;
   Pipe err;
   if ((!keep_stdout && !out.open()) || !err.open()) {
-    return make_error("rank {}: no pipe: {}", rank, std::strerror(errno));
+    return make_error("rank {}: cannot open a pipe: {}", rank, std::strerror(errno));
   }
   COPUS_TRY(const pid_t pid,
             spawn({path, command, variables, out.write_end(), err.write_end(), kept_open}));
@@ -117,7 +117,8 @@ void signal_rank(const RankProcess& process, int signal) {
 
 std::optional<RankExit> reap_rank(RankProcess& process) {
   siginfo_t info = {};
-  // Left unreaped at first, so that its number stays its own while the group is killed.
+  // WNOWAIT leaves the process unreaped at first, so that no other process can get its number while
+  // its group is killed.
   if (::waitid(P_PID, static_cast<id_t>(process.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid == 0) {
     return std::nullopt;

@@ -20,7 +20,7 @@ Result<Attempt> Restarts::next(const SupervisorOutcome& failed, const std::vecto
     return make_error("{}; restarted {} already, and --max-restarts allows no more", failed.message,
                       counted(made_, "time"));
   }
-  // Nothing is less than a step.
+  // If there is no checkpoint yet, the optional is empty, which compares less than any step.
   const bool progress = checkpoint_step > checkpoint_step_;
   checkpoint_step_ = checkpoint_step;
   fruitless_ = progress || made_ == 0 ? 0 : fruitless_ + 1;

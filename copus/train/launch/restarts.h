@@ -1,5 +1,5 @@
-// Restarts: whether a run that failed is started again, with how many ranks, and after what wait.
-// Pure: no clock, no process.
+// Restarts: decides whether a failed run is started again, with how many ranks, and after what
+// wait. It reads no clock and starts no process.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,9 @@ namespace copus {
 
 struct RestartOptions {
   int max_restarts = 0;
-  int least_ranks = 0;  // 0: always as many as at first; else ranks that are lost are done without
+  // 0: every attempt has all ranks. Otherwise an attempt goes on without the lost ranks, as long as
+  // at least this many are left.
+  int least_ranks = 0;
 };
 
 struct Attempt {
@@ -24,20 +26,22 @@ struct Attempt {
 
 class Restarts {
  public:
-  // So many restarts in a row that bring no new checkpoint are enough.
+  // After this many restarts in a row without a new checkpoint, the run is not started again.
   static constexpr int kFruitless = 3;
-  // The wait doubles with each fruitless one: 1, 2, 4 s.
+  // The first wait. It doubles with each such restart: 1, 2, 4 s.
   static constexpr Seconds kFirstWait{1};
 
-  // `checkpoint_step`: of the newest one that is there, if any.
+  // `checkpoint_step`: the step of the newest checkpoint, if there is one.
   Restarts(const RestartOptions& options, int ranks, std::optional<std::int64_t> checkpoint_step)
       : options_(options), ranks_(ranks), checkpoint_step_(checkpoint_step) {}
 
-  // Bad input, an outcome that would be the same again, and what a user stopped stay as they are.
+  // Returns whether another attempt may end otherwise. It would not after bad input or a verdict,
+  // and the user does not want it after a signal.
   static bool may_help(const SupervisorOutcome& outcome);
 
-  // After an attempt that failed. `lost`: ranks that died or hung; `checkpoint_step` as now. An
-  // error says why there is no other attempt. REQUIRES: may_help().
+  // Returns the next attempt after one that failed, or an error that says why there is none.
+  // `lost`: the ranks that died or hung. `checkpoint_step`: the step of the newest checkpoint now.
+  // REQUIRES: may_help(failed).
   Result<Attempt> next(const SupervisorOutcome& failed, const std::vector<int>& lost,
                        std::optional<std::int64_t> checkpoint_step);
 

@@ -35,7 +35,7 @@ TEST(Restarts, SoManyAndNoMore) {
   for (std::int64_t i = 1; i <= 5; ++i) {
     const auto attempt = rule.next(failure(), {2}, 10 * i);
     ASSERT_TRUE(attempt) << i;
-    EXPECT_EQ(attempt->ranks, 4) << "none is done without unless asked";
+    EXPECT_EQ(attempt->ranks, 4) << "without --elastic, no rank is dropped";
     EXPECT_EQ(attempt->wait, Restarts::kFirstWait);
   }
   EXPECT_EQ(rule.next(failure(), {2}, 100).error().message,

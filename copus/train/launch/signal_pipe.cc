@@ -39,7 +39,7 @@ Result<std::optional<int>> sleep_until_signal(Seconds time) {
 
 Result<void> SignalPipe::open() {
   if (::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
-    return field_error("signals", "no pipe: {}", std::strerror(errno));
+    return field_error("signals", "cannot open a pipe: {}", std::strerror(errno));
   }
   write_end = ends_[1];
   struct sigaction action = {};

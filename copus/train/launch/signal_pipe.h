@@ -1,8 +1,8 @@
-// SignalPipe: the signals that end a run, and SIGCHLD, as something that poll() can wait for.
+// SignalPipe: lets poll() wait for SIGCHLD and the signals that end a run.
 //
-// A handler that writes to a pipe, not a signalfd: the process may have threads that do not block
-// these signals (the store's), and a handler runs whichever thread they reach. One at a time per
-// process.
+// A signal handler writes to a pipe. A signalfd would need every thread to block these signals, and
+// the store's threads do not; the handler works in any thread that receives the signal. A process
+// may have one open SignalPipe at a time.
 #pragma once
 
 #include <signal.h>
@@ -17,13 +17,13 @@
 
 namespace copus {
 
-// "SIGTERM".
+// Returns the name of a signal, such as "SIGTERM".
 std::string signal_name(int number);
 
-// Sleeps; ends early with the number of a signal that came.
+// Sleeps for `time`. If a signal arrives, returns early with its number.
 Result<std::optional<int>> sleep_until_signal(Seconds time);
 
-// Owns the signals while it is open, and gives back what was set before.
+// Handles the signals while it is open. Its destructor restores the handlers that were set before.
 class SignalPipe {
  public:
   SignalPipe() = default;
@@ -31,12 +31,13 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   ~SignalPipe();
 
-  // Also ignores SIGPIPE: a reader of our output that goes away must not take the run with it. A
-  // SIGHUP that is ignored (nohup) stays so.
+  // Also ignores SIGPIPE, so that the run goes on if the reader of its output ends. If SIGHUP is
+  // ignored already (nohup), it stays ignored.
   Result<void> open();
 
-  int fd() const { return ends_[0]; }  // readable when one came
-  // Those that came, in their order; SIGCHLD only wakes the waiter and is left out.
+  int fd() const { return ends_[0]; }  // readable after a signal
+  // Returns the signals that have arrived, in their order. SIGCHLD only wakes the waiter and is
+  // left out.
   std::vector<int> take() const;
 
  private:

@@ -54,8 +54,8 @@ Result<std::vector<std::string_view>> split_hosts(std::string_view list) {
   return hosts;
 }
 
-// "10,20-25,007-009" -> "10", "20", …, "007", "008", "009". A range is as wide as its first number
-// is written.
+// "10,20-25,007-009" -> "10", "20", …, "007", "008", "009". All numbers of a range have at least as
+// many digits as its first number.
 Result<std::vector<std::string>> expand_ranges(std::string_view ranges, std::string_view list) {
   std::vector<std::string> numbers;
   for (const std::string_view range : split(ranges, ',')) {
@@ -80,7 +80,7 @@ Result<std::vector<std::string>> expand_host(std::string_view host, std::string_
   while (!host.empty()) {
     const std::size_t open = host.find('[');
     const std::string_view plain = host.substr(0, open);
-    // Before the names grow: their text is bounded too.
+    // Checks the length before the names grow, so that the memory for their text is bounded too.
     if (names.back().size() + plain.size() > kMaxHostName) {
       return bad_list(list, fmt::format("want names of at most {} characters", kMaxHostName));
     }

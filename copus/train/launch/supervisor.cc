@@ -1,4 +1,4 @@
-// One loop over the ranks' pipes and this process's signals.
+// The supervisor is one loop that waits for the ranks' pipes and for this process's signals.
 #include "copus/train/launch/supervisor.h"
 
 #include <fcntl.h>
@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxLocalRanks = 4096;
 
-// Ranks often fail together: one is killed, the others lose their connections to it. Within this
-// time of the first failure a death by signal is taken for the cause.
+// Ranks often fail together: one is killed, and the others lose their connections to it. If a rank
+// dies by a signal within this time of the first failure, that death is taken for the cause.
 constexpr auto kCauseWindow = std::chrono::seconds(1);
 
 std::string describe(const RankProcess& process, const RankExit& exit) {
@@ -38,7 +38,7 @@ std::string describe(const RankProcess& process, const RankExit& exit) {
     const int code = exit.code == kVerdictExit ? 1 : exit.code;
     return fmt::format("rank {} ended with exit code {}{}", process.rank, code, words);
   }
-  // A kill comes from outside: what the rank said before has nothing to do with it.
+  // These signals come from outside, so the rank's last words do not explain its end.
   const bool from_outside = exit.signal == SIGKILL || exit.signal == SIGTERM;
   return fmt::format("rank {} was killed by signal {} ({}){}", process.rank, exit.signal,
                      ::strsignal(exit.signal), from_outside ? "" : words);
@@ -79,14 +79,14 @@ class Supervisor {
     while (alive()) {
       wait();
       for (const int number : signals_.take()) on_signal(number);
-      // All that have ended first, then what follows from it: of two that ended together neither
-      // was ended by us.
+      // Reaps all ranks that have ended before stop() or kill() signals any. If two ranks ended
+      // together, neither may look as if the supervisor ended it.
       for (RankProcess& process : ranks_) reap(process);
       look_for_stalls();
       if (failed_at_) stop();
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
     }
-    // What a signal asked for was done.
+    // All ranks did what the signal asked for: they saved and ended well.
     if (outcome_.interrupted && all_ended_well_ && outcome_.exit_code != 128 + SIGINT) {
       outcome_.exit_code = 0;
       outcome_.message.clear();
@@ -100,7 +100,7 @@ class Supervisor {
                        [](const RankProcess& process) { return process.pid > 0; });
   }
 
-  // Passes output on until there is a signal, an end of a rank, or the grace is over.
+  // Waits for output, a signal, the end of a rank or the end of the grace, and passes output on.
   void wait() {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
     std::vector<std::pair<RankProcess*, RankStream*>> owners;
@@ -129,11 +129,12 @@ class Supervisor {
     if (!outcome_.interrupted) {
       outcome_.interrupted = true;
       const std::string stopped = fmt::format("stopped by {}", signal_name(number));
-      // What has failed already stays what ended the run; but nobody wants it started again.
+      // A failure before the signal stays the reason for the run's end. But the run counts as
+      // interrupted, so it is not started again.
       outcome_.message = failed_at_ ? outcome_.message + "; then " + stopped : stopped;
       if (!failed_at_) outcome_.exit_code = 128 + number;
       if (number == SIGINT && !failed_at_ && ::isatty(STDERR_FILENO) == 1) {
-        to_stderr("\ncopus: ending after this step; Ctrl-C again does not wait\n");
+        to_stderr("\ncopus: ending after this step; press Ctrl-C again to end at once\n");
       }
     }
     stop();
@@ -147,14 +148,15 @@ class Supervisor {
     if (exit->code == 0 && exit->signal == 0) return;
     all_ended_well_ = false;
     if (outcome_.interrupted) {
-      // The others cannot save without it.
+      // The other ranks cannot save without this one: ends them after the short grace.
       kill_at_ = std::min(*kill_at_, in(options_.grace));
       return;
     }
     const bool ours =
         (exit->signal == SIGTERM && stopping_) || (exit->signal == SIGKILL && killed_);
     const bool is_first = !failed_at_;
-    // Survivors may abort over the loss of another.
+    // A rank that aborts after the first failure is not counted: it may abort because it lost the
+    // connection to the failed rank.
     if (exit->signal != 0 && !ours && (is_first || exit->signal != SIGABRT)) {
       outcome_.killed.push_back(process.rank);
     }
@@ -169,7 +171,7 @@ class Supervisor {
     outcome_.message = describe(process, *exit);
   }
 
-  // The polite end of all, once.
+  // Asks all ranks to end, by SIGTERM. Does so once.
   void stop() {
     if (std::exchange(stopping_, true)) return;
     for (const RankProcess& process : ranks_) signal_rank(process, SIGTERM);
@@ -196,7 +198,7 @@ class Supervisor {
   void kill() {
     if (std::exchange(killed_, true)) return;
     if (outcome_.interrupted && interrupts_ < 2) {
-      outcome_.message += ", and not over in time: killed";
+      outcome_.message += "; the ranks did not end in time and were killed";
     }
     for (const RankProcess& process : ranks_) signal_rank(process, SIGKILL);
   }

@@ -1,4 +1,4 @@
-// How a run ends that does not end well.
+// Tests of the supervisor with ranks that fail and runs that a signal ends.
 #include <sys/wait.h>
 
 #include "copus/train/launch/supervisor.h"
@@ -45,7 +45,7 @@ TEST_F(SupervisorFailure, ACrashKeepsItsLastWords) {
 }
 
 TEST_F(SupervisorFailure, AKilledRankExplainsTheOthersThatFailBesideIt) {
-  // Rank 0 fails first; rank 1 dies of a signal that nobody here sent.
+  // Rank 0 fails first. Then rank 1 dies of a signal that the supervisor did not send.
   const SupervisorOutcome outcome =
       run(script(2,
                  "if [ $RANK = 0 ]; then while [ ! -e $DIR/ready ]; do sleep 0.01; done; exit 3; "
@@ -139,7 +139,7 @@ TEST_F(SupervisorFailure, ASaveMayTakeLongerThanTheEndOfAFailedRun) {
   options.save_grace = Seconds(0.3);
   const SupervisorOutcome outcome = run(options);
   EXPECT_EQ(outcome.exit_code, 143);
-  EXPECT_EQ(outcome.message, "stopped by SIGTERM, and not over in time: killed");
+  EXPECT_EQ(outcome.message, "stopped by SIGTERM; the ranks did not end in time and were killed");
 }
 
 TEST_F(SupervisorFailure, ARunThatStandsStillIsEnded) {
@@ -186,7 +186,7 @@ TEST_F(SupervisorFailure, NoRankOutlivesAKilledSupervisor) {
 }
 
 TEST_F(SupervisorFailure, RanksStartedBeforeOneThatCannotBeAreEnded) {
-  // The program takes itself away once it runs: some later rank does not find it.
+  // The program removes its own file once it runs, so some later rank does not find it.
   const std::filesystem::path program = folder_ / "once";
   std::ofstream(program) << "#!/bin/sh\nrm -f \"$0\"\necho $$ >> $DIR/pids\nexec sleep 60\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);

@@ -1,5 +1,5 @@
-// A fixture that runs shell scripts as ranks. Every limit on time is far above what a run takes: it
-// only keeps a failure from hanging.
+// A fixture that runs shell scripts as ranks. Every time limit is far above the time that a run
+// takes. The limits only keep a test that fails from hanging.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace copus {
 
 class SupervisorTest : public testing::Test {
  protected:
-  static constexpr Seconds kLong{60};  // what a script sleeps that must be ended
+  static constexpr Seconds kLong{60};  // how long a script sleeps that the supervisor must end
 
   void SetUp() override {
     folder_ = std::filesystem::path(testing::TempDir()) /
@@ -41,7 +41,7 @@ class SupervisorTest : public testing::Test {
     return {ranks, {"/bin/sh", "-c", text}, 29555, grace};
   }
 
-  // Runs the script in every rank; what it wrote is in out_ and err_ after.
+  // Runs the script in every rank. Afterwards out_ and err_ hold what the ranks wrote.
   SupervisorOutcome run(const SupervisorOptions& options) {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
@@ -70,14 +70,14 @@ class SupervisorTest : public testing::Test {
     return false;
   }
 
-  // The number that a script wrote to a file of the folder; 0 until it has.
+  // Returns the process number that a script wrote to a file of the folder; 0 before that.
   pid_t pid_in(const std::string& name) const {
     pid_t pid = 0;
     std::ifstream(folder_ / name) >> pid;
     return pid;
   }
 
-  // Ended, though perhaps nobody has reaped it.
+  // Returns whether the process has ended, reaped or not.
   static bool gone(pid_t pid) {
     if (::kill(pid, 0) != 0) return true;
     std::ifstream file(fmt::format("/proc/{}/stat", pid));

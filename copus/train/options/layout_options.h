@@ -1,4 +1,4 @@
-// What a rank's part of a run is built from: the model, the plan, where and how it computes.
+// The options from which a rank's layout is built: model, plan, device, precision and so on.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,10 +19,10 @@ inline const char* to_string(Compute compute) {
   return compute == Compute::kBf16 ? "bf16" : "fp32";
 }
 
-// Where a rank computes. train/device/ makes a device of libtorch of it.
+// The device on which a rank computes. torch_device() (train/device/) converts it to libtorch's.
 struct RankDevice {
   bool cuda = false;
-  int index = 0;  // of the GPU
+  int index = 0;  // number of the GPU on its node
 
   bool is_cpu() const { return !cuda; }
   bool is_cuda() const { return cuda; }
@@ -44,7 +44,8 @@ struct LayoutOptions {
   }
 };
 
-// The ranks as a cluster, for what asks for no more than their number: ParallelPlan::validate().
+// Returns a cluster with these ranks as GPUs and no other properties, for functions such as
+// ParallelPlan::validate() that only need their number.
 inline ClusterSpec ranks_as_cluster(int ranks, int ranks_per_node) {
   ClusterSpec cluster;
   cluster.name = fmt::format("this run ({} rank{})", ranks, ranks == 1 ? "" : "s");

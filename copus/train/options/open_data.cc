@@ -13,12 +13,12 @@ Result<Dataset> open_data(const RunOptions& options) {
                                                        .seed = t.seed,
                                                        .vocab = t.model.vocab,
                                                        .held_out = options.held_out}));
-  // A file of another tokenizer shows in its first sample.
+  // Reads the first sample, which shows whether the file is from a tokenizer with more tokens.
   std::vector<std::int64_t> first(static_cast<std::size_t>(t.seq_len + 1));
   COPUS_TRY_VOID(data.sample(0, first));
   if (options.eval_every > 0 && data.eval_samples() < 1) {
     return field_error("--held-out",
-                       "got {}, which is none of {} sequences; want more for --eval-every",
+                       "got {}, which holds out none of {} sequences; want more for --eval-every",
                        options.held_out, data.epoch_samples());
   }
   return data;

@@ -1,4 +1,4 @@
-// The data of a run, as its options ask for it.
+// Opens the data of a run, as its options say.
 #pragma once
 
 #include "copus/train/data/dataset.h"
@@ -6,10 +6,11 @@
 
 namespace copus {
 
-// Looked at as far as the first step and the first evaluation will need it.
+// Opens the data and checks it as far as the first step and the first evaluation need it.
 Result<Dataset> open_data(const RunOptions& options);
 
-// Over 64 samples from the first to the last: other data shows in it, and another order.
+// Returns a hash of 64 samples that are spread from the first to the last. It differs for other
+// data and for another order of samples.
 std::uint64_t data_fingerprint(const Dataset& data);
 
 }  // namespace copus

@@ -12,8 +12,8 @@
 namespace copus {
 namespace {
 
-// What the run was on must be what it goes on with, unless other data is meant. Named again, or by
-// another path, it is the same where its samples are.
+// Checks that the run continues with the data that it had, unless --other-data is given. Paths and
+// names do not matter: data with the same samples is the same.
 Result<void> check_same_data(const RunOptions& options, const Dataset& data,
                              const CheckpointReader& reader, const RunState& state) {
   if (options.checkpoint.other_data || !state.fingerprint) return {};
@@ -34,7 +34,8 @@ Result<void> check_same_data(const RunOptions& options, const Dataset& data,
       checksum_text(*state.fingerprint));
 }
 
-// What a run that adapts is now asked to keep to, it may have left already.
+// Checks that the run's current batch and layout are within the limits that are given now. A run
+// that adapts may have left them already.
 Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions& trainer,
                                  const CheckpointOptions& given) {
   if (!given.batch_given &&
@@ -56,11 +57,12 @@ Result<void> check_still_allowed(const AdaptOptions& adapt, const TrainerOptions
       short_name(trainer.plan));
 }
 
-// Where a run that adapts goes on: where it had got to, unless told otherwise.
+// Sets the batch and layout with which the run continues. A run that adapts keeps those that it had
+// reached, unless the user gives others.
 Result<void> place(const RunOptions& options, const Manifest& manifest, const RunState& state,
                    int ranks, TrainerOptions& trainer, AdaptOptions& adapt) {
   const CheckpointOptions& given = options.checkpoint;
-  // Weights that were imported have been nowhere.
+  // Imported weights have no optimizer state, and no batch or layout that a run had reached.
   const bool was_somewhere = adapt.on() && manifest.optimizer;
   if (was_somewhere && !given.batch_given) trainer.global_batch = manifest.global_batch;
   if (was_somewhere && !given.plan_given && manifest.plan.gpus() == ranks) {
@@ -87,7 +89,7 @@ Result<RunOptions> options_to_go_on(const RunOptions& options, const Dataset& da
 
 Result<void> check_resume(const RunOptions& options, const Dataset& data, int ranks) {
   const auto found = list_checkpoints(options.run_dir);
-  if (!found) return {};  // the ranks say what is wrong with it
+  if (!found) return {};  // the ranks report this error
   for (auto checkpoint = found->rbegin(); checkpoint != found->rend(); ++checkpoint) {
     const Result<CheckpointReader> reader = CheckpointReader::open(checkpoint->folder);
     if (!reader) continue;

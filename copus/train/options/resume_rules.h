@@ -1,5 +1,5 @@
-// What a run that goes on from a checkpoint must have in common with it, and at which layout and
-// batch it goes on.
+// The rules for a run that continues from a checkpoint: what must be the same as in the checkpoint,
+// and with which layout and batch the run continues.
 #pragma once
 
 #include "copus/train/checkpoint/reader.h"
@@ -9,14 +9,15 @@
 
 namespace copus {
 
-// The options with which the run goes on from the checkpoint, over so many ranks: a run that adapts
-// has the batch and the layout that it had got to. An error where the model or the data are others,
-// or where the options do not allow what the run has got to.
+// Returns the options with which the run continues from the checkpoint on `ranks` ranks. A run that
+// adapts continues with the batch and layout that it had reached. Returns an error if the model or
+// the data differ, or if the options exclude the batch or layout that the run had reached.
 Result<RunOptions> options_to_go_on(const RunOptions& options, const Dataset& data, int ranks,
                                     const CheckpointReader& reader, const RunState& state);
 
-// The same error before ranks are started, each of which would say it: the newest checkpoint that
-// can be opened is the one that they will take, unless it turns out to be damaged.
+// Finds the error of options_to_go_on() before any rank is started, so that it is reported once and
+// not by each rank. Checks the newest checkpoint that can be opened: the ranks will use it unless
+// it turns out to be damaged.
 Result<void> check_resume(const RunOptions& options, const Dataset& data, int ranks);
 
 }  // namespace copus

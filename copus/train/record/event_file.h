@@ -1,4 +1,4 @@
-// EventFile: a run's events as the lines of its events.jsonl.
+// EventFile: writes a run's events as the lines of its events.jsonl.
 #pragma once
 
 #include "copus/events/event_json.h"
@@ -9,7 +9,7 @@ namespace copus {
 
 class EventFile final : public EventSink {
  public:
-  // `directory` outlives it.
+  // REQUIRES: `directory` outlives this object.
   explicit EventFile(RunDirectory& directory) : directory_(directory) {}
 
   Result<void> take(const TimedEvent& event) override {

@@ -69,8 +69,7 @@ std::string Phases::table() const {
                     fmt::format("{}", phase.steps),
                     phase.steps > 0 ? fmt::format("{:.1f}", samples / phase.time.v) : "-",
                     phase.steps > 0 ? fmt::format("{:.4f}", phase.loss) : "-",
-                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause),
-                    phase.reason});
+                    &phase == &phases_.front() ? "-" : human_seconds(phase.pause), phase.reason});
   }
   return format_table(
       {"from step", "<layout", "batch", "steps", "samples/s", "loss", "pause", "<why"}, rows);

@@ -1,4 +1,5 @@
-// The phases of a run that moved: where it was, for how long, why it left, and what moving brought.
+// Phases: the phases of a run, one per configuration (layout and batch): how long each lasted, why
+// it began, and what the moves gained.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +14,23 @@ namespace copus {
 
 class Phases final : public EventSink {
  public:
-  // `steps`: done before it began.
+  // `steps`: the steps that the run had done before this start (after a resume).
   Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int64_t steps = 0);
 
-  // A step belongs to the last phase; a move that was made begins one, for the reason of the
-  // decision before it.
+  // Adds a step to the last phase. A move that was made begins a new phase; its reason is that of
+  // the decision before the move.
   Result<void> take(const TimedEvent& event) override;
 
   std::int64_t moves() const { return static_cast<std::int64_t>(phases_.size()) - 1; }
   Seconds pause() const;
 
-  // Goodput over the run, pauses in it, of what it would have been had the run stayed
-  // where it began: counted from the first step whose critical batch was known. `start_step`:
-  // what a step takes there. Nothing where nothing was known.
+  // Returns the run's goodput, pauses included, divided by the goodput that it would have had in
+  // its first configuration. Counts from the first step whose critical batch was known; empty if
+  // there was no such step. `start_step`: the time of a step in the first configuration.
   std::optional<double> gain(Seconds start_step) const;
 
-  // A table: from step, layout, batch, steps, samples/s, loss at its end, pause and reason of the
-  // move that began it.
+  // Returns a table with a row per phase: first step, layout, batch, steps, samples/s, loss at its
+  // end, and the pause and the reason of the move that began it.
   std::string table() const;
 
  private:
@@ -50,10 +51,10 @@ class Phases final : public EventSink {
   std::string reason_;  // of the last decision
   std::vector<Phase> phases_;
   std::int64_t steps_ = 0;
-  // Since the critical batch is known: Goodput times seconds, and what it would be where the run
-  // began, had that a speed of one sample a second.
+  // Both count from the first step with a known critical batch. progress_: goodput times seconds.
+  // stayed_: the same for a run that stays in its first configuration at one sample per second.
   double progress_ = 0, stayed_ = 0;
-  std::optional<double> critical_batch_;  // the last
+  std::optional<double> critical_batch_;  // the last known one
 };
 
 }  // namespace copus

@@ -5,7 +5,7 @@
 namespace copus {
 namespace {
 
-// A step of `seconds`, at a batch.
+// A step with this batch that took `seconds`.
 Event step(std::int64_t batch, double seconds, double loss,
            std::optional<double> critical_batch = std::nullopt) {
   StepEvent e;
@@ -85,7 +85,7 @@ TEST(Phases, OnlyAMoveThatWasMadeBeginsOne) {
   EXPECT_TRUE(phases.table().ends_with("  Goodput +9%\n")) << phases.table();
 }
 
-// After a resume: steps are the run's, and the first phase began with no move.
+// After a resume, steps count from the start of the run, and no move began the first phase.
 TEST(Phases, TableCountsFromWhereTheRunGoesOn) {
   Phases phases("dp1.tp1.pp1.mb1", 8, GoodputKind::kPlain, 600);
   tell(phases, step(8, 0.5, 3.25));

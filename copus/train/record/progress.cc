@@ -25,7 +25,8 @@ bool known(const std::optional<double>& value) {
   return value.has_value() && std::isfinite(*value) && *value >= 0;
 }
 
-// A log stays readable from ten steps to a million: 1, 2, 5, 10, 20, 50, 100, then every 100.
+// Logs steps 1, 2, 5, 10, 20, 50, 100, then every 100, so that the log of ten steps and that of a
+// million are both readable.
 bool is_logged_step(std::int64_t step) {
   if (step >= 100) return step % 100 == 0;
   return step == 1 || step == 2 || step == 5 || step == 10 || step == 20 || step == 50;
@@ -37,7 +38,8 @@ bool is_terminal(std::FILE* out) {
   return ::isatty(::fileno(out)) == 1;
 }
 
-// One column is left free: a terminal that wraps at its last one would not be rewritten in place.
+// Leaves one column free: some terminals wrap a line that fills the last column, and then the line
+// cannot be rewritten in place.
 std::string cut_to_width(std::string text, std::FILE* out) {
   const std::size_t columns = output_columns(::fileno(out));
   if (text.size() > columns - 1) text.resize(columns - 1);
@@ -70,11 +72,11 @@ struct Message {
     if (e.error.empty()) return "";
     return fmt::format("CHECKPOINT OF STEP {} NOT SAVED: {}", e.step, e.error);
   }
-  // A run that stops says why as it ends.
+  // A run that stops prints the reason when it ends, so there is no message here.
   std::string operator()(const BadStepEvent& e) const {
     if (e.action == OnBadStep::kStop) return "";
-    return fmt::format("{}; left out{}", describe(e),
-                       e.from.empty() ? "" : fmt::format(", and back to {}", e.from));
+    return fmt::format("{}; its samples are left out{}", describe(e),
+                       e.from.empty() ? "" : fmt::format(", and the run goes back to {}", e.from));
   }
   template <typename Other>
   std::string operator()(const Other& /*event*/) const {

@@ -1,4 +1,4 @@
-// What a person sees of a run: one live line on a terminal, plain lines elsewhere.
+// What the user sees of a run: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,18 @@
 namespace copus {
 
 // "step 120/300  loss 2.3456  41.2k tok/s  MFU 31.0%  batch 32  dp2.tp1.pp2.mb4  noise 120  2m03s
-// left". `last_step`: where the end is known in steps.
+// left". `last_step`: the run's last step, if it is known.
 std::string format_step(const StepEvent& step, std::optional<std::int64_t> last_step,
                         std::optional<Seconds> remaining);
 
-// "step 7: loss nan, gradient norm 3: the loss is nan; the weights are as after step 6": what was
-// wrong with the step, without what became of it.
+// "step 7: loss nan, gradient norm 3: the loss is nan; the weights are as after step 6". Says what
+// was wrong with the step, but not what the run does about it.
 std::string describe(const BadStepEvent& event);
-// What a person is told of an event that is no step; empty: nothing.
+// Returns what the user is told about an event other than a step; "" if nothing.
 std::string message_of(const Event& event);
 
-// Steps are the line; other events are messages above it, and the end of the run ends it.
+// Shows steps as the live line and other events as messages above it. The end of the run ends the
+// live line.
 class Progress final : public EventSink {
  public:
   // On a terminal the line is rewritten in place, at most ten times a second; elsewhere a whole
@@ -31,16 +32,17 @@ class Progress final : public EventSink {
   // seconds.
   explicit Progress(std::FILE* out);
 
-  // What no event has. `remaining` is asked at steps: it must outlive those that are taken.
+  // Sets what no event says: the run's last step, and the time that remains. Each step calls
+  // `remaining`, so what it refers to must outlive the last step.
   void set_outlook(std::optional<std::int64_t> last_step,
                    std::function<std::optional<Seconds>()> remaining);
   Result<void> take(const TimedEvent& event) override;
-  // A message that no event has, on a line of its own; the live line is kept below it.
+  // Prints a message that is not from an event, on a line of its own above the live line.
   void say(const std::string& message);
 
  private:
   void step(const StepEvent& step);
-  // Ends the live line, so that what follows starts on a fresh one.
+  // Ends the live line, so that the next output starts on a new line.
   void finish();
   std::string line_of(const StepEvent& step) const;
 
@@ -49,7 +51,7 @@ class Progress final : public EventSink {
   std::optional<std::int64_t> last_step_;
   std::function<std::optional<Seconds>()> remaining_;
   std::chrono::steady_clock::time_point last_shown_;
-  std::string last_;  // line
+  std::string last_;  // the live line
   bool pending_ = false;
   bool live_ = false;
 };

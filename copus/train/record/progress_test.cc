@@ -90,7 +90,7 @@ TEST(FormatStep, TimeLeftHasTheTwoLargestUnits) {
   EXPECT_EQ(remaining(-1), "");
 }
 
-// What is written to a file; on no terminal.
+// A file in memory, which is not a terminal, and the text that was written to it.
 class Written {
  public:
   Written() : out_(::open_memstream(&text_, &size_)) {}
@@ -202,9 +202,9 @@ TEST(Progress, EventsThatMatterAreMessages) {
             "CHECKPOINT OF STEP 30 NOT SAVED: disk full\n"
             "going on from run/checkpoints/step-30: step 30, 1 sample\n"
             "step 31: loss inf, gradient norm 2.5: the loss is inf; the weights are as after step "
-            "30; left out\n"
+            "30; its samples are left out\n"
             "step 31: loss inf, gradient norm 2.5: the loss is inf; the weights are as after step "
-            "30; left out, and back to run/checkpoints/step-20\n");
+            "30; its samples are left out, and the run goes back to run/checkpoints/step-20\n");
 }
 
 class OnATerminal : public testing::Test {
@@ -232,7 +232,8 @@ class OnATerminal : public testing::Test {
     ASSERT_EQ(::ioctl(terminal_, TIOCSWINSZ, &size), 0);
   }
 
-  // All that was shown so far; a newline reaches a terminal as "\r\n". The marker is taken off.
+  // Returns all that was shown since the last call. A newline reaches a terminal as "\r\n". Writes
+  // a marker, reads up to it, and removes it.
   std::string shown() {
     std::fputs("|", out_);
     std::fflush(out_);

@@ -30,7 +30,7 @@ Result<off_t> size_of(int fd, const std::string& path) {
   return make_error("{}: cannot be read: {}", path, std::strerror(errno));
 }
 
-// Where the last whole line ends: 0 when there is none.
+// Returns where the last whole line ends: 0 if there is no whole line.
 Result<off_t> end_of_lines(int fd, off_t size, const std::string& path) {
   std::array<char, 4096> block = {};
   while (size > 0) {
@@ -48,7 +48,8 @@ Result<off_t> end_of_lines(int fd, off_t size, const std::string& path) {
   return off_t{0};
 }
 
-// A process that died while it wrote may have left half a line: the next one would be glued to it.
+// A process that died while it wrote may have left half a line. Cuts it off, so that the next line
+// does not follow it on the same line.
 Result<void> cut_torn_line(int fd, off_t size, const std::string& path) {
   COPUS_TRY(const off_t whole, end_of_lines(fd, size, path));
   if (whole == size || ::ftruncate(fd, whole) == 0) return {};
@@ -56,7 +57,7 @@ Result<void> cut_torn_line(int fd, off_t size, const std::string& path) {
                     std::strerror(errno));
 }
 
-// Whether the descriptor is of that file.
+// Returns whether `fd` is open on the file at `path`.
 bool leads_to(int fd, const std::string& path) {
   struct stat open = {}, named = {};
   return fd >= 0 && ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
@@ -65,8 +66,8 @@ bool leads_to(int fd, const std::string& path) {
 
 Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
   const std::string path = events_path(folder);
-  // Two runs at once would mix their lines. The lock goes with the process; what cannot be locked
-  // is not checked, and a device (/dev/null) is everyone's.
+  // Locks the file, since two runs at once would mix their lines. The lock ends with the process. A
+  // file system without locks is not an error, and a device (/dev/null) may have several writers.
   struct stat status = {};
   const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   if (is_file && ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -89,11 +90,12 @@ Result<RunDirectory> RunDirectory::open(const std::string& path, bool append, in
   std::filesystem::create_directories(path, failed);
   if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
   const std::string events = events_path(path);
-  // Opened anew it would be another's lock.
+  // Uses the descriptor that holds the lock: a second open() of the file would not have the lock.
   const int opened = leads_to(held, events)
                          ? held
                          : ::open(events.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  // Where a standard stream is closed its number is free: what is printed would be an event.
+  // Moves the descriptor above the standard streams. If one of these is closed, open() may have
+  // returned its number, and printed text would go into the event file.
   const int fd = opened < 0 ? -1 : ::fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (opened >= 0 && opened != held) ::close(opened);
   if (fd < 0) return make_error("{}: cannot be opened: {}", events, std::strerror(errno));
@@ -142,7 +144,7 @@ bool RunDirectory::removed() const {
 Result<void> RunDirectory::append_event(const Json& event) {
   COPUS_CHECK(events_ >= 0);
   const std::string path = events_path(path_);
-  // Bytes that are no UTF-8 (a path in a message) are replaced: the line stays JSON.
+  // Replaces bytes that are not UTF-8 (such as a path in a message), so that the line stays JSON.
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (removed()) return make_error("{}: was removed while the run wrote to it", path);
   COPUS_TRY(const off_t before, size_of(events_, path));
@@ -150,8 +152,9 @@ Result<void> RunDirectory::append_event(const Json& event) {
   if (reason == 0) return {};
   COPUS_TRY(const off_t after, size_of(events_, path));
   if (after != before && ::ftruncate(events_, before) != 0) {
-    return make_error("{}: an event cannot be written: {}; half of its line is left: {}", path,
-                      std::strerror(reason), std::strerror(errno));
+    return make_error(
+        "{}: an event cannot be written: {}; half of its line is left and cannot be cut off: {}",
+        path, std::strerror(reason), std::strerror(errno));
   }
   return make_error("{}: an event cannot be written: {}", path, std::strerror(reason));
 }

@@ -1,4 +1,5 @@
-// The run directory: config.toml and events.jsonl, one JSON object a line.
+// RunDirectory: the folder of a run, with config.toml and with events.jsonl, one JSON object per
+// line.
 #pragma once
 
 #include <string>
@@ -10,10 +11,10 @@ namespace copus {
 
 class RunDirectory {
  public:
-  // Creates `path` and its parents where they are missing. Refuses a directory that another run
-  // writes to now, and one that holds events of an earlier run, unless `append`. The error names
-  // the path and the reason. `held`: a descriptor that the process which started this one has
-  // locked the directory by, and left open for it; -1: none.
+  // Creates `path` and its parents if they are missing. Refuses a directory that another run is
+  // writing to. Refuses a directory with events of an earlier run, unless `append`. The error names
+  // the path and the reason. `held`: the descriptor by which the parent process has locked the
+  // directory, and which this process inherited; -1 if there is none.
   static Result<RunDirectory> open(const std::string& path, bool append, int held = -1);
 
   RunDirectory(RunDirectory&&) noexcept;
@@ -23,17 +24,18 @@ class RunDirectory {
   ~RunDirectory();
 
   const std::string& path() const { return path_; }
-  // What the lock goes with, for processes that this one starts: it stays until the last has ended.
+  // The descriptor that holds the lock. If child processes inherit it, the directory stays locked
+  // until the last of them has ended.
   int descriptor() const { return events_; }
-  // By somebody else, and with it the run's record and its lock.
+  // Returns whether another process has removed the event file, and with it the lock.
   bool removed() const;
-  // Whole file or none: written beside, then renamed.
+  // Writes the whole file or nothing: writes to a temporary file beside it, then renames that.
   Result<void> write_text(const std::string& name, const std::string& content) const;
-  // Keeps a copy of the file `stem` + `suffix`, which is to be written anew: config-1.toml,
-  // config-2.toml, ….
+  // Copies the file `stem` + `suffix` before it is written again. The copies of config.toml are
+  // config-1.toml, config-2.toml, ….
   Result<void> keep_before(const std::string& stem, const std::string& suffix) const;
-  // One line, in the file when this returns. A write that fails (full disk) is an error and leaves
-  // no half line behind.
+  // Appends one line. It is in the file when this returns. A write that fails (full disk) is an
+  // error; then the half of the line that was written is cut off again.
   Result<void> append_event(const Json& event);
 
  private:

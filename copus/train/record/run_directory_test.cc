@@ -46,7 +46,7 @@ class RunDirectoryTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-// While it lives no file of this process grows beyond `bytes`: what a full disk does.
+// While a FullDisk lives, no file of this process can grow beyond `bytes`, as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) {
@@ -144,7 +144,7 @@ TEST_F(RunDirectoryTest, TextIsReplacedWholeOrNotAtAll) {
     EXPECT_EQ(written.error().message, path + ": cannot be written: File too large");
   }
   EXPECT_EQ(text_of(path), "new = 1\n");
-  // Nothing beside them but the events.
+  // The directory holds config.toml and the events, and no temporary file.
   const std::filesystem::directory_iterator files(run_path());
   EXPECT_EQ(std::distance(begin(files), end(files)), 2);
   EXPECT_FALSE(run.write_text("no/such/folder.txt", "x"));

@@ -12,7 +12,7 @@ namespace {
 CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOptions& trainer) {
   CandidateRequest request;
   request.seq_len = trainer.seq_len;
-  // Where the run begins may be between two steps of the ladder.
+  // The run's first batch may lie between two batches of the ladder.
   if (options.on()) request.batches = batch_ladder(options.lowest_batch, options.highest_batch);
   request.batches.push_back(trainer.global_batch);
   std::sort(request.batches.begin(), request.batches.end());
@@ -25,11 +25,10 @@ CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOption
     TrainerOptions there = trainer;
     there.plan = plan;
     there.global_batch = global_batch;
-    // A move holds what it leaves and what it goes to at once.
+    // A move holds the old and the new layout at the same time.
     const Bytes both = 2 * largest_host_memory(there) * trainer.ranks_per_node;
     return check_trainable(there).has_value() &&
-           (!measured || noise_prefix(plan, global_batch) > 0) &&
-           both < host_memory();
+           (!measured || noise_prefix(plan, global_batch) > 0) && both < host_memory();
   };
   return request;
 }
@@ -47,14 +46,14 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     COPUS_TRY(adaptation.cluster, this_cluster(*world, trainer));
   }
   if (adaptation.cluster.gpu.name == kMeasuredRank) {
-    // A layer of the model and reductions between such ranks were measured; how long a stage waits
-    // to be woken was not.
+    // A layer of the model and reductions between such ranks were measured. The time that a
+    // pipeline stage needs to wake up was not, so that prediction is the least exact.
     adaptation.times.compute_sd = 0.1;
     adaptation.times.tp_sd = adaptation.times.dp_sd = 0.3;
     adaptation.times.pipeline_sd = 1.0;
   }
   const CostOptions cost = engine_cost_options(trainer.device.is_cpu(), trainer.precision());
-  // Rank 0 decides, so only it needs to know between what.
+  // Rank 0 decides, so only rank 0 needs the candidates.
   if (world->rank() == 0) {
     adaptation.candidates = enumerate_candidates(trainer.model, adaptation.cluster, cost,
                                                  candidates_for(options, trainer));
@@ -68,7 +67,7 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
   adaptation.largest =
       Bytes(std::stod(from_rank_0(*world, trainer.device, fmt::format("{}", largest.v))));
   if (options.choose_plan) {
-    // Sorted by batch, then by predicted time.
+    // The candidates are sorted by batch, then by predicted time: the first match is the fastest.
     const auto best =
         std::find_if(adaptation.candidates.begin(), adaptation.candidates.end(),
                      [&](const Candidate& c) { return c.at.global_batch == trainer.global_batch; });
@@ -78,10 +77,10 @@ Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& g
     if (chosen.empty()) {
       return field_error(
           "--global-batch",
-          "got {}; want one that some layout of {} ranks (and --fix) can train "
-          "with{}, in the memory there is",
+          "got {}; want a batch that some layout of {} ranks, within --fix, can train in the "
+          "available memory{}",
           trainer.global_batch, world->size(),
-          options.on() ? ", its noise scale measured (2 micro-batches or 2 replicas)" : "");
+          options.on() ? ", with 2 micro-batches or 2 replicas for the noise scale" : "");
     }
     COPUS_TRY(const PartialPlan plan, parse_plan_text(chosen, "rank 0's plan"));
     trainer.plan = plan.plan;
@@ -95,7 +94,7 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
                            const std::optional<Adaptation>& adaptation) {
   ControllerOptions controller = options.controller;
   if (!adaptation) {
-    // Nothing is predicted, so any unit will do.
+    // Without predictions, the step time of the start may have any unit.
     Candidate start{{trainer.plan, trainer.global_batch}, {}};
     start.predicted.compute = Seconds(1);
     return {controller, start, {}, nullptr};

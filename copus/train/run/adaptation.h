@@ -1,4 +1,4 @@
-// What a run that adapts decides between.
+// The configurations that a run that adapts chooses from, and what the choice is based on.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@
 
 namespace copus {
 
-// What can be decided between.
 struct Adaptation {
   ClusterSpec cluster;
-  StepTimeOptions times;  // how far the prediction is trusted
-  Candidate start;
-  std::vector<Candidate> candidates;  // rank 0's
-  Bytes largest;                      // host memory that a rank has at a candidate
+  StepTimeOptions times;              // how exact the predictions are assumed to be
+  Candidate start;                    // where the run begins
+  std::vector<Candidate> candidates;  // on rank 0 only
+  Bytes largest;                      // the most host memory that a rank needs in any candidate
 };
 
-// Every rank calls this. Where `choose_plan` asks for it, `trainer.plan` becomes the predicted
-// best for its batch.
+// Measures or looks up the cluster, and lists the candidates. Every rank calls this. If
+// `options.choose_plan` is set, `trainer.plan` becomes the plan that is predicted to be the fastest
+// for the trainer's batch.
 Result<Adaptation> prepare_adaptation(const AdaptOptions& options, GroupCache& groups,
                                       TrainerOptions& trainer);
 
-// A Controller for them; only rank 0 needs one. Without an adaptation it watches the noise scale
-// and decides nothing.
+// Returns a controller over the candidates; only rank 0 needs one. Without an adaptation it
+// measures the noise scale and decides nothing.
 Controller make_controller(const AdaptOptions& options, const TrainerOptions& trainer,
                            const std::optional<Adaptation>& adaptation);
 

@@ -1,5 +1,4 @@
-// What a run says as it begins or goes on: lines for a person that no event has, and its first
-// event.
+// What a run prints when it begins or continues, and the first event that it writes.
 #pragma once
 
 #include "copus/train/data/dataset.h"
@@ -8,12 +7,13 @@
 
 namespace copus {
 
-// The model, the ranks, the layout, the data; what adapting chooses from. A run that goes on says
-// them too, though its `restart` event has no model and no data.
+// Prints what no event prints: the model, the ranks, the layout and the data, and the
+// configurations that an adapting run chooses from. A run that continues prints them too, because
+// its `restart` event has no model and no data.
 void introduce(const RunLog& log, const RunOptions& options, const RunStart& start,
                const Dataset& data);
 
-// Its `start` event, or `restart`.
+// Returns the run's `start` event, or its `restart` event if it continues from a checkpoint.
 Event begin_event(const RunOptions& options, const RunStart& start, const Dataset& data);
 
 }  // namespace copus

@@ -10,7 +10,7 @@
 namespace copus {
 namespace {
 
-// A run of one rank at its start, and what a person is told of it.
+// The first event of a run of one rank, and the lines that it has printed.
 struct Begun {
   Event event;
   std::string lines;
@@ -83,8 +83,8 @@ TEST(Announce, ARunThatGoesOnSaysWhere) {
   EXPECT_EQ(restart.why, "a test");
   EXPECT_EQ(restart.skipped, "run/checkpoints/step-8: torn");
   EXPECT_EQ(restart.options.size(), 1U);
-  EXPECT_TRUE(begun.lines.ends_with(
-      "\ngoing on from run/checkpoints/step-7: step 7, 112 samples\n"))
+  EXPECT_TRUE(
+      begun.lines.ends_with("\ngoing on from run/checkpoints/step-7: step 7, 112 samples\n"))
       << begun.lines;
 }
 

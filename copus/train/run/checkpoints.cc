@@ -46,8 +46,7 @@ Result<void> Checkpoints::save(Trainer& trainer, Manifest manifest) {
                          human_seconds(waited), before->step));
     COPUS_TRY_VOID(record(*before));
   }
-  // A rank whose disk is slow is waited for here, and not in the next step, where it would be given
-  // up sooner.
+  // All ranks wait here for a rank whose disk is slow. In the next step the time limit is shorter.
   trainer.mesh().world->meet(begin);
   waited_ = waited;
   asked_ = false;
@@ -79,7 +78,7 @@ Result<std::string> Checkpoints::finish(const Trainer& trainer) {
     trouble = saved->error;
   }
   world.meet(begin);
-  // All are through with writing, and know what became of it.
+  // Now every rank has ended its writing and knows the outcome.
   const std::string why = first_trouble(world, trainer.options().device, trouble);
   if (!why.empty()) saved_step_.reset();
   if (rank_ == 0) {
@@ -100,7 +99,7 @@ Result<void> Checkpoints::record(const SaveOutcome& saved) {
                               .bytes = Bytes(static_cast<double>(saved.bytes)),
                               .copy = waited_ + saver_->held_up(),
                               .write = saved.write};
-  // Nobody watches the events of another rank, whose shard alone is missing.
+  // Other ranks have no event stream, so they print why their shard was not written.
   if (rank_ != 0 && !saved.error.empty()) to_stderr(message_of(event) + "\n");
   return log_.write(event);
 }

@@ -1,5 +1,5 @@
-// Checkpoints: a live run's, on one rank: when one is due, the one that is being written, what has
-// become of it.
+// The checkpoints of a live run, on one rank: decides when one is due, starts the save, and records
+// its outcome.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,33 @@ namespace copus {
 
 class Checkpoints {
  public:
-  // `step`: where the run begins; `on_disk`: a checkpoint of it is there.
+  // `step`: the step at which the run begins or continues. `on_disk`: there is a checkpoint of it.
   Checkpoints(const RunOptions& options, const Trainer& trainer, const RunLog& log,
               std::int64_t step, bool on_disk);
 
-  // Takes the memory that the first save needs.
+  // Allocates the memory that the first save needs.
   void prepare(const Trainer& trainer);
 
-  // Whether --checkpoint-every, or ask(), wants one after this step.
+  // Whether --checkpoint-every or ask() wants a checkpoint after this step.
   bool due(std::int64_t step) const;
-  // One at the next opportunity, whatever --checkpoint-every says.
+  // Asks for a checkpoint at the next opportunity, regardless of --checkpoint-every.
   void ask() { asked_ = true; }
-  // Whether the run, if it ended here, would lose something.
+  // Whether the run would lose training if it ended here: checkpoints are on, and no save of this
+  // step has begun.
   bool missing(std::int64_t step) const { return saver_ && step != begun_step_; }
 
-  // On all ranks alike, between two steps. Waits for the one under way. `manifest`: all but its
-  // files; rank 0's counts.
+  // Waits for the save under way, then starts another. Every rank calls this between the same two
+  // steps. `manifest`: everything but the list of files; only that of rank 0 is written.
   Result<void> save(Trainer& trainer, Manifest manifest);
-  // Writes down what became of the one under way, where it is over.
+  // Records the outcome of the save under way, if it has ended.
   Result<void> poll();
-  // The same, until it is over.
+  // Waits until the save under way has ended, and records its outcome.
   Result<void> wait();
-  // The run is over: until what was saved last is on disk, everywhere. Why it is not, agreed by all
-  // ranks; "": it is.
+  // Waits until all ranks have written their shards of the last checkpoint. Every rank calls this
+  // at the end of the run. Returns "", or on all ranks the same reason why it is not on disk.
   Result<std::string> finish(const Trainer& trainer);
 
-  // Whether this step's is on disk, as far as this rank knows.
+  // Whether the checkpoint of this step is on disk, as far as this rank knows.
   bool on_disk(std::int64_t step) const { return saved_step_ == step; }
 
  private:
@@ -48,11 +49,11 @@ class Checkpoints {
   const RunOptions& options_;
   const RunLog& log_;
   int rank_;
-  std::optional<TrainerSaver> saver_;  // none: --checkpoint-every off
+  std::optional<TrainerSaver> saver_;  // empty: --checkpoint-every off
   bool asked_ = false;
-  std::int64_t begun_step_;                 // of the last save, or where the run went on from
-  std::optional<std::int64_t> saved_step_;  // the last that is on disk
-  Seconds waited_;                          // for the save before the one under way
+  std::int64_t begun_step_;                 // step of the last save, or where the run began
+  std::optional<std::int64_t> saved_step_;  // step of the last checkpoint that is on disk
+  Seconds waited_;  // how long the save under way has waited for the one before
 };
 
 }  // namespace copus

@@ -32,7 +32,8 @@ RunOptions saving_to(const std::string& run_dir, std::int64_t every) {
   return options;
 }
 
-// A run of two ranks, with what rank 0 says of its checkpoints.
+// Runs `f` on two ranks. On rank 0, its last argument is the events of the checkpoints; on the
+// other rank it is null.
 void with_run(const RunOptions& options,
               const std::function<void(Trainer&, Checkpoints&, const Kept*)>& f,
               std::int64_t step = 0, bool on_disk = false) {
@@ -60,14 +61,14 @@ TEST(Checkpoints, OneIsDueEverySoManyStepsAndWhereItWasAskedFor) {
     EXPECT_TRUE(checkpoints.due(4));
     EXPECT_TRUE(checkpoints.missing(4));
     ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 4)).has_value());
-    EXPECT_FALSE(checkpoints.due(4)) << "it is under way";
+    EXPECT_FALSE(checkpoints.due(4)) << "its save is under way";
     EXPECT_FALSE(checkpoints.missing(4));
     EXPECT_FALSE(checkpoints.due(5));
     EXPECT_TRUE(checkpoints.missing(5));
     checkpoints.ask();
     EXPECT_TRUE(checkpoints.due(5));
     ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 5)).has_value());
-    EXPECT_FALSE(checkpoints.due(5)) << "it was asked for once";
+    EXPECT_FALSE(checkpoints.due(5)) << "ask() was called once, before the last save";
     EXPECT_EQ(checkpoints.finish(trainer).value(), "");
   });
 }
@@ -78,7 +79,7 @@ TEST(Checkpoints, AreOnDiskOnlyWhenTheyAre) {
            [&](Trainer& trainer, Checkpoints& checkpoints, const Kept* kept) {
              EXPECT_FALSE(checkpoints.on_disk(2));
              ASSERT_TRUE(checkpoints.save(trainer, manifest_at(trainer, 2)).has_value());
-             EXPECT_FALSE(checkpoints.on_disk(2)) << "nobody has looked whether it is";
+             EXPECT_FALSE(checkpoints.on_disk(2)) << "poll() has not been called yet";
              EXPECT_EQ(checkpoints.finish(trainer).value(), "");
              EXPECT_TRUE(checkpoints.on_disk(2));
              EXPECT_FALSE(checkpoints.on_disk(3));
@@ -119,7 +120,7 @@ TEST(Checkpoints, OffMeansOff) {
   EXPECT_TRUE(list_checkpoints(run.path())->empty());
 }
 
-// Rank 1 begins its first shard only when rank 0 already waits to save again.
+// Rank 1 begins to write its first shard only when rank 0 already waits to start the next save.
 TEST(Checkpoints, TheWaitForASlowSaveCountsForTheSaveThatWaited) {
   const TestFolder run;
   constexpr auto kLate = std::chrono::seconds(1);
@@ -155,7 +156,7 @@ TEST(Checkpoints, TheWaitForASlowSaveCountsForTheSaveThatWaited) {
       });
 }
 
-// Where nothing can be written every rank learns of it, and the record says so.
+// If nothing can be written, every rank learns of it, and the event has the error.
 TEST(Checkpoints, ASaveThatFailsIsSaidAndIsNotOnDisk) {
   const TestFolder run;
   const std::string file = run.path() + "/file";

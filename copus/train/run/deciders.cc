@@ -7,7 +7,7 @@
 namespace copus {
 namespace {
 
-// What rank 0 tells: where to go; "" for nowhere.
+// Returns what rank 0 tells the other ranks: the configuration to move to, or "" for no move.
 std::string command_of(const Decision& decision) {
   return decision.move ? to_text(decision.to) : "";
 }

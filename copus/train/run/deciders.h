@@ -1,5 +1,5 @@
-// Who decides on the ranks of a live run: rank 0's controller, and on the others whoever hears of
-// its decisions.
+// The deciders of a live run. Rank 0's asks the controller and tells the other ranks, whose
+// deciders repeat its decisions.
 #pragma once
 
 #include "copus/goodput/controller.h"
@@ -8,10 +8,10 @@
 
 namespace copus {
 
-// Rank 0's: asks the controller, and tells the others.
+// The decider of rank 0.
 class LeadingDecider final : public Decider {
  public:
-  // `controller`, and with it `world`, outlives this.
+  // REQUIRES: `controller` and `world` outlive this.
   LeadingDecider(Decider& controller, const Comm& world, const RankDevice& device)
       : controller_(controller), world_(world), device_(device) {}
 
@@ -31,10 +31,10 @@ class LeadingDecider final : public Decider {
   RankDevice device_;
 };
 
-// The other ranks'. Of a decision it knows whether to move, and where to.
+// The decider of the other ranks. Its decisions only say whether to move, and where to.
 class FollowingDecider final : public Decider {
  public:
-  // `options`: rank 0's controller's. `world` outlives this.
+  // `options`: those of rank 0's controller. REQUIRES: `world` outlives this.
   FollowingDecider(const ControllerOptions& options, const Comm& world, const RankDevice& device)
       : options_(options), world_(world), device_(device) {}
 

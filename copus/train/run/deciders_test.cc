@@ -9,7 +9,7 @@
 namespace copus {
 namespace {
 
-// Decides what it was told to, one after the other.
+// Returns the given decisions, one after the other.
 class Scripted final : public Decider {
  public:
   explicit Scripted(std::vector<Decision> decisions) : decisions_(std::move(decisions)) {}
@@ -39,7 +39,7 @@ Decision to(const std::string& plan, std::int64_t batch) {
   return decision;
 }
 
-// Whatever rank 0 decides, the others do the same, over moves, stays and layouts of every kind.
+// The other ranks do what rank 0 decides, for moves to several kinds of layouts and for no move.
 TEST(Deciders, AllRanksGoWhereRank0Goes) {
   const std::vector<Decision> script = {
       to("dp4.tp1.pp1.mb2", 64),
@@ -86,7 +86,7 @@ TEST(Deciders, Rank0sControllerIsToldOfEverything) {
   });
 }
 
-// A rank that waited for a decision that nobody makes would wait for ever.
+// A rank that expects a decision when rank 0 makes none would wait until its time limit.
 TEST(Deciders, FollowersKnowWhenADecisionIsDue) {
   run_ranks(1, [](int, GroupCache& groups) {
     const Comm& world = *groups.group("world", {0}).value();

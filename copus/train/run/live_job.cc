@@ -21,7 +21,7 @@ std::vector<NormEntry> entries_of(const std::vector<SquaredNorm>& norms) {
   return entries;
 }
 
-// NaN may have a sign, which means nothing.
+// Returns x; a NaN loses its sign, which has no meaning.
 double without_sign_of_nan(double x) { return std::isnan(x) ? NAN : x; }
 
 }  // namespace
@@ -68,17 +68,19 @@ RunOutcome LiveJob::outcome() const {
   return outcome;
 }
 
-// A run that was over stays so.
+// A run that was over when it was saved is over again, unless its limits have changed.
 Result<void> LiveJob::begin() {
   introduce(log_, options_, start_, data_);
-  // Another data's loss says nothing of these.
+  // A loss on other data does not count for --until-loss.
   const bool known_loss = options_.eval_every == 0 && !options_.checkpoint.other_data;
   const double reached = known_loss ? start_.loss.value_or(INFINITY) : INFINITY;
   reason_ = reached_limit(options_, {steps_, samples_, reached});
-  // The last evaluation may have been given up, or may have been what ended the run.
+  // Evaluates again, because the last evaluation before the checkpoint may have been given up, or
+  // its loss may have ended the run.
   const bool evaluates =
       options_.eval_every > 0 && (done() || (options_.until_loss && start_.step > 0));
-  // What is saved is no reason to end at once when a signal asks for an end.
+  // With a step set, the run ends in order on a signal. Without one, it would end at once, as
+  // before its first step.
   if (done() || evaluates) trainer_.mesh().world->activity().set_step(steps_);
   COPUS_TRY_VOID(log_.write(begin_event(options_, start_, data_)));
   if (reason_ == EndReason::kSteps || reason_ == EndReason::kSamples) {
@@ -94,8 +96,9 @@ Result<void> LiveJob::begin() {
     }
   }
   if (reason_ == EndReason::kLoss) {
-    log_.say(fmt::format("--until-loss {} is reached: give it a smaller one to go on",
-                         *options_.until_loss));
+    log_.say(fmt::format(
+        "nothing to train: the run has reached --until-loss {}; give a smaller one to go on",
+        *options_.until_loss));
   }
   if (!done()) checkpoints_.prepare(trainer_);
   begin_ = last_ = Clock::now();
@@ -128,7 +131,7 @@ Result<StepReport> LiveJob::step() {
   return report;
 }
 
-// No bad step has changed a weight.
+// The trainer has not changed any weight in a bad step.
 Result<void> LiveJob::handle_bad_step() {
   const bool finite = result_.not_finite.empty();
   BadStepEvent event;
@@ -145,7 +148,7 @@ Result<void> LiveJob::handle_bad_step() {
     error_ = action ? describe(event) : action.error().message;
     return log_.write(event);
   }
-  // Its samples are behind us: never trained on, never met again.
+  // Skips the step's samples: the run does not train on them and does not read them again.
   ++steps_;
   samples_ += trainer_.options().global_batch;
   data_hash_ = add_hashes(data_hash_, result_.data_hash);
@@ -156,8 +159,9 @@ Result<void> LiveJob::handle_bad_step() {
   return log_.write(event);
 }
 
-// The checkpoint's weights at the layout of now. Steps and samples go on counting: those between
-// the checkpoint and here are not read again, as PaLM did it (Chowdhery et al. 2022, section 5.1).
+// Loads the checkpoint's weights into the current layout. The counts of steps and samples stay: the
+// samples between the checkpoint and this step are not read again, as in PaLM's training (Chowdhery
+// et al. 2022, section 5.1).
 Result<std::string> LiveJob::roll_back() {
   {
     const Activity::Scope saves(trainer_.mesh().world->activity(), Doing::kSaving);
@@ -168,14 +172,15 @@ Result<std::string> LiveJob::roll_back() {
   here.adapt.controller.policy.adapt = Adapt::kOff;
   here.adapt.choose_plan = false;
   here.checkpoint.plan_given = here.checkpoint.batch_given = true;
-  // Two of them may not fit; and without a checkpoint the run is over anyway.
+  // Frees the state first, because two trainers may not fit in memory. Without a checkpoint the run
+  // is over anyway.
   trainer_.free_state();
   COPUS_TRY(const RunStart back,
             resume_run(groups_, here, data_, [&](const std::string& text) { log_.say(text); }));
   if (back.from.empty()) return make_error("{}: no checkpoint to go back to", options_.run_dir);
   trainer_ = std::move(*back.trainer);
   trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
-  checkpoints_.ask();  // that the samples are left out must not be lost with this process
+  checkpoints_.ask();  // so that a restarted run skips the same samples
   last_ = Clock::now();
   return back.from;
 }
@@ -196,7 +201,7 @@ Result<void> LiveJob::observed(const StepReport& step) {
 Result<void> LiveJob::conclude() {
   const std::optional<EndReason> limit = reached_limit(options_, {steps_, samples_});
   const bool asked = asked_to_stop() != Asked::kNo;
-  // Who asks a run to stop may not wait long: what it has reached comes first.
+  // A run that is asked to stop may be killed soon, so it saves before it evaluates.
   if (asked) COPUS_TRY_VOID(save_what_is_left());
   const bool evaluates =
       options_.eval_every > 0 && (steps_ % options_.eval_every == 0 || limit || asked);
@@ -222,8 +227,8 @@ Asked LiveJob::asked_to_stop() const {
 Result<bool> LiveJob::evaluate() {
   COPUS_TRY(const std::optional<double> loss,
             trainer_.evaluate(data_, options_.eval_samples, stop_asked_));
-  last_ = Clock::now();  // evaluation is no part of the next step's time
-  if (!loss) {           // who asks a run to stop does not wait for it
+  last_ = Clock::now();  // the evaluation does not count as time of the next step
+  if (!loss) {           // given up, because a rank was asked to stop
     log_.say(fmt::format("step {}  no held-out loss: asked to stop", steps_));
     return false;
   }
@@ -277,7 +282,7 @@ Result<MoveReport> LiveJob::move(const Configuration& to) {
   return MoveReport{result.done, result.error, result.pause};
 }
 
-// What was decided after the step is part of what is saved.
+// Saves after the decision that followed the step, so that the checkpoint contains it.
 Result<void> LiveJob::settled() {
   COPUS_TRY_VOID(checkpoints_.poll());
   if (checkpoints_.due(steps_)) return save();
@@ -306,13 +311,13 @@ Result<void> LiveJob::save() {
     manifest.global_batch = controller_->resume_at().global_batch;
   }
   COPUS_TRY_VOID(checkpoints_.save(trainer_, std::move(manifest)));
-  last_ = Clock::now();  // no part of the next step's time
+  last_ = Clock::now();  // the save does not count as time of the next step
   return {};
 }
 
 Result<void> LiveJob::finish_saving() {
   COPUS_TRY(const std::string why, checkpoints_.finish(trainer_));
-  // What the run has reached is lost: whoever waits for it must know.
+  // The progress since the last good checkpoint is lost, so the run ends with an error.
   if (!why.empty() && error_.empty()) {
     error_ = fmt::format("the last checkpoint was not saved: {}", why);
   }
@@ -360,8 +365,9 @@ StepEvent LiveJob::step_event(const StepReport& step) const {
   if (const std::optional<NoiseEstimate> scales = controller_->scales_noise()) {
     event.gns_scales = scales->gns;
   }
-  // The two raw terms come from the step's first samples and its whole batch: the same at every
-  // layout with as many first samples; the smoothed scale rests on all the norms.
+  // The two raw terms come from the norms of the step's first samples and of its whole batch. They
+  // are the same at every layout with the same number of first samples. The smoothed noise scale
+  // uses all norms.
   if (result_.norms) {
     const SquaredNorm pair[] = {result_.norms->first, result_.norms->global};
     if (const std::optional<NoiseTerms> raw = fit_noise(pair)) {

@@ -1,5 +1,5 @@
-// LiveJob: a run on real ranks, as drive() has it: steps, bad steps, evaluations, moves, saves, and
-// the reasons to stop. Every rank has one.
+// LiveJob: the job that drive() runs on real ranks, with steps, bad steps, evaluations, moves,
+// saves and the reasons to stop. Every rank has one.
 #pragma once
 
 #include <atomic>
@@ -19,15 +19,16 @@ namespace copus {
 
 class LiveJob final : public Job {
  public:
-  // `controller`: rank 0's, as what `log` writes; null on the others. All outlive the job.
+  // `controller`: null on all ranks but rank 0. `log`: silent on all ranks but rank 0. REQUIRES:
+  // all arguments outlive the job.
   LiveJob(GroupCache& groups, const RunOptions& options, const Dataset& data, RunStart& start,
           const RunLog& log, const Controller* controller, const std::atomic<bool>& stop_asked);
 
-  // The run begins now.
+  // Writes the run's first event, and checks whether the run is over already.
   Result<void> begin();
-  // Until what was saved last is on disk. On every rank, once the job is done.
+  // Waits until the last checkpoint is on disk. Every rank calls this once the job is done.
   Result<void> finish_saving();
-  // What was reached, however it ended.
+  // Returns what the run has reached, also after an error or exception.
   RunOutcome outcome() const;
 
   bool done() const override { return reason_.has_value(); }
@@ -44,17 +45,18 @@ class LiveJob final : public Job {
 
   Seconds elapsed() const;
   std::int64_t tokens() const;  // consumed since the run began
-  // The step changed no weight: stop, leave its samples out, or go back.
+  // Handles a step that changed no weight: stops, skips its samples, or goes back.
   Result<void> handle_bad_step();
-  // To the weights of the newest checkpoint, which is returned; what was consumed stays so.
+  // Goes back to the weights of the newest checkpoint, and returns its folder. Samples that the run
+  // has consumed stay consumed.
   Result<std::string> roll_back();
-  // False: given up, for a rank was asked to stop.
+  // Returns false if the evaluation was given up because a rank was asked to stop.
   Result<bool> evaluate();
-  // Evaluates where it is time to, and looks for a reason to stop.
+  // Evaluates if an evaluation is due, and looks for a reason to stop.
   Result<void> conclude();
   Asked asked_to_stop() const;
   Result<void> save();
-  // The run ends here: what no checkpoint has yet.
+  // Saves a checkpoint at the end of the run, if there is none of this step.
   Result<void> save_what_is_left();
   DecisionEvent decision_event(const Decision& decision, DecisionAction action) const;
   StepEvent step_event(const StepReport& step) const;
@@ -67,27 +69,28 @@ class LiveJob final : public Job {
   const RunLog& log_;
   const Controller* controller_;
   const std::atomic<bool>& stop_asked_;
-  // Rank 0 decides and records. Its clock is the run's: it can tell the time limit from another
-  // rank's signal.
+  // This is rank 0, which decides and records. Only its clock counts for the time limit, so rank 0
+  // can tell the time limit from another rank's signal.
   const bool leads_;
   Checkpoints checkpoints_;
   BadSteps bad_steps_;
 
-  // What was reached.
+  // What the run has reached.
   std::int64_t steps_ = 0, samples_ = 0;
   std::optional<double> loss_, held_out_loss_;
   std::uint64_t data_hash_ = 0;
   std::int64_t moves_ = 0;
   Seconds pause_;
-  // Why the run is over; nothing: it is not.
+  // Why the run is over; empty: it is not over.
   std::optional<EndReason> reason_;
   std::string error_;
 
   StepResult result_;  // of the last step
+  // When the run began, and when the time of the next step begins to count.
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
-  bool late_ = false;               // the time limit was over as the last step began
-  Seconds late_step_;               // a step's time, smoothed, in this configuration
-  std::optional<Seconds> trained_;  // when the run was over: without the last save
+  bool late_ = false;               // the time limit was reached when the last step began
+  Seconds late_step_;               // smoothed time of recent steps in this configuration
+  std::optional<Seconds> trained_;  // the run's time up to its end, without the last save
 };
 
 }  // namespace copus

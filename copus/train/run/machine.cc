@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The mean of as many calls as fit `within` a time, after one to warm up.
+// Returns the mean time of a call of f(): calls it once to warm up, then until `within` has passed.
 template <typename F>
 Seconds mean_time(Seconds within, const F& f) {
   f();
@@ -30,9 +30,10 @@ Seconds mean_time(Seconds within, const F& f) {
   return seconds_since(begin) / calls;
 }
 
-constexpr Seconds kMeasured(0.15);  // how long each thing is
+constexpr Seconds kMeasured(0.15);  // how long each measurement takes
 
-// Of adding two arrays that no cache holds.
+// Returns the rate at which memory is read and written when two arrays are added that do not fit in
+// a cache.
 BytesPerSec measure_memory() {
   constexpr std::int64_t kElements = 1 << 22;
   const Tensor large = at::ones({kElements});
@@ -44,11 +45,11 @@ FlopsPerSec measure_products() {
   return matmul_rate(256, [](const auto& product) { return mean_time(kMeasured, product); });
 }
 
-// One layer of the model, forward and backward, on one device.
+// Measures one layer of the model, forward and backward, on this rank.
 class LayerTimer {
  public:
   explicit LayerTimer(const LayoutOptions& run) : model_(run.model), dtype_(compute_dtype(run)) {
-    model_.layers = 2;  // ends are other chunks
+    model_.layers = 2;  // the measured chunk is one of them, without embedding and head
     const ChunkSpec chunk{.index = 1, .first_layer = 1, .layers = 1};
     parameters_ = std::make_unique<ChunkParameters>(
         model_, chunk, mesh_, BucketOptions{.dtype = dtype_, .start = ParameterStart::kInitial});
@@ -96,7 +97,8 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
   core.memory_bandwidth = BytesPerSec(mean[1]);
   core.efficiency.matmul = core.efficiency.memory = 1;
   core.efficiency.matmul_half_m = core.efficiency.matmul_half_n = core.efficiency.matmul_half_k = 8;
-  core.link_topology = LinkTopology::kPcie;  // of all links: a group's rate is what was measured
+  // With this topology a group of any size has the measured rate.
+  core.link_topology = LinkTopology::kPcie;
   core.link_efficiency = 1;
   core.link_latency = Seconds(0);
   if (ranks > 1) {
@@ -112,14 +114,14 @@ ClusterSpec measure_cpus(const Comm& world, const LayoutOptions& run) {
         at::tensor({mean_reduction(50, little), mean_reduction(8, much)}, at::kDouble);
     world.broadcast(times, 0);
     const Seconds small(times[0].item<double>()), large(times[1].item<double>());
-    // A ring passes each byte on twice, less the parts that start and end in place.
+    // In a ring all-reduce each rank sends each byte twice, except the parts that are in place.
     const Bytes passed(2.0 * (ranks - 1) / ranks * 4 * kLarge);
     core.link_base_latency = small;
     core.link_bandwidth = passed / max(microseconds(1), large - small);
   } else {
     core.link_bandwidth = core.memory_bandwidth;
   }
-  // A reduction over all ranks has gone through the network, if there is one.
+  // The measured all-reduce over all ranks has used the network, if there is one.
   cluster.network.node_bandwidth = core.link_bandwidth;
   cluster.network.efficiency = 1;
   cluster.network.latency = cluster.network.base_latency = Seconds(0);

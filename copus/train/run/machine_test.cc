@@ -19,7 +19,7 @@ LayoutOptions run_on_cpus() {
   return run;
 }
 
-// A machine with these rates and this cost of an operator.
+// Returns a machine with these rates and this launch time of an operator.
 ClusterSpec machine(double gigaflops, double gigabytes_per_second, Seconds launch) {
   ClusterSpec cluster = ranks_as_cluster(1, 1);
   GpuSpec& core = cluster.gpu;
@@ -41,7 +41,7 @@ TEST(Calibrate, ALayerIsPredictedToTakeWhatWasMeasuredAtBothSizes) {
     for (const Seconds launch : {Seconds(0), microseconds(0.1), microseconds(20)}) {
       const ClusterSpec truth = machine(40 / slowness, 10 / slowness, launch);
       const Seconds measured[2] = {layer_on(truth, kRows[0]), layer_on(truth, kRows[1])};
-      if (measured[1] - measured[0] < 0.2 * measured[1]) continue;  // the next test's
+      if (measured[1] - measured[0] < 0.2 * measured[1]) continue;  // the next test covers these
       ++machines;
       ClusterSpec calibrated = machine(40, 10, microseconds(3));
       calibrate(calibrated, run_on_cpus(), kLength, measured, kRows);
@@ -51,13 +51,15 @@ TEST(Calibrate, ALayerIsPredictedToTakeWhatWasMeasuredAtBothSizes) {
       }
       EXPECT_NEAR(calibrated.gpu.efficiency.launch.v, launch.v, 1e-12);
       EXPECT_NEAR(calibrated.gpu.peak_fp32 / truth.gpu.peak_fp32, 1, 1e-9);
-      EXPECT_EQ(calibrated.gpu.peak_bf16, calibrated.gpu.peak_fp32) << "no other kind of core";
+      EXPECT_EQ(calibrated.gpu.peak_bf16, calibrated.gpu.peak_fp32)
+          << "a CPU has the same rate in BF16";
     }
   }
   EXPECT_GE(machines, 5);
 }
 
-// Four times the rows took no longer, or less: a disturbance. Rates stay what a machine can have.
+// Because of a disturbance, four times the rows took no longer, or even less time. The calibrated
+// rates must still be possible.
 TEST(Calibrate, TimesThatCannotBeGiveAMachineAllTheSame) {
   for (const double large : {0.5, 1.0, 1.05}) {
     ClusterSpec calibrated = machine(40, 10, Seconds(0));

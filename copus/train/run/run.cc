@@ -22,7 +22,7 @@
 namespace copus {
 namespace {
 
-// Rank 0's: the stream of events, and who is told of them.
+// The run's record on rank 0: its directory, the stream of events, and the sinks that receive them.
 struct Record {
   Record(RunDirectory open, Progress* progress) : directory(std::move(open)) {
     if (progress != nullptr) events.subscribe(*progress);
@@ -31,7 +31,7 @@ struct Record {
 
   RunDirectory directory;
   EventFile file{directory};
-  std::optional<Phases> phases;  // once it is known where the run begins
+  std::optional<Phases> phases;  // made when the first step and configuration are known
   EventStream events;
 };
 
@@ -39,16 +39,16 @@ Result<std::unique_ptr<Record>> open_record(const RunOptions& options, Progress*
   COPUS_TRY(RunDirectory directory,
             RunDirectory::open(options.run_dir, options.checkpoint.resume, options.held_directory));
   if (options.checkpoint.save) COPUS_TRY_VOID(prepare_checkpoints(options.run_dir));
-  // Nobody else writes here now: what is half done will stay so.
-  // What cannot be removed is in nobody's way.
+  // This run has the directory's lock, so no other process will complete what is half-written here.
+  // Leftovers that cannot be removed do no harm.
   if (const Result<void> cleaned = clean_leftovers(options.run_dir); !cleaned) {
     to_stderr(fmt::format("copus: {}\n", cleaned.error().message));
   }
   return std::make_unique<Record>(std::move(directory), progress);
 }
 
-// The run directory is this run's when it returns: rank 0 has its lock, and only then do others
-// write there. Null on the others.
+// Rank 0 opens and locks the run directory; the other ranks wait for it before they write there.
+// Returns null on the other ranks.
 Result<std::unique_ptr<Record>> enter_directory(const Rendezvous& where, const RunOptions& options,
                                                 Progress* progress) {
   std::unique_ptr<Record> record;
@@ -74,19 +74,19 @@ WatchdogOptions watching(const Rendezvous& where) {
   };
   options.give_up = [](const std::string& line) {
     to_stderr(fmt::format("copus: error: {}\n", line));
-    std::_Exit(1);  // the thread that stands still cannot be asked to end
+    std::_Exit(1);  // the thread that hangs cannot be asked to end
   };
   return options;
 }
 
-// Where a run that failed can go on.
+// Returns the end of an error message: the checkpoint from which a failed run can continue.
 std::string last_checkpoint(const std::string& run_dir) {
   const auto saved = list_checkpoints(run_dir);
   if (!saved || saved->empty()) return "";
   return fmt::format("; the last checkpoint is {}", saved->back().folder);
 }
 
-// What a run had reached that cannot go on: as its newest whole checkpoint has it.
+// Fills in what a run that could not be resumed had reached, from the newest readable checkpoint.
 void take_saved(const std::string& run_dir, RunOutcome& outcome) {
   const auto saved = list_checkpoints(run_dir);
   if (!saved) return;
@@ -100,16 +100,16 @@ void take_saved(const std::string& run_dir, RunOutcome& outcome) {
   }
 }
 
-// What moving brought, in words; empty where nothing moved.
+// Returns a text that says what the moves gained, or "" if there were none.
 std::string summary_of(const Phases& phases, const Controller& controller) {
   if (phases.moves() == 0) return "";
   std::string text = phases.table();
   const StepTime start = controller.start_step_time();
   if (const std::optional<double> gain = phases.gain(start.time)) {
     text += fmt::format(
-        "Goodput ({}) over the run, {} of pauses in it: x{:.2f} of never having moved (by the "
-        "critical "
-        "batch as estimated, and {} a step at the start)\n",
+        "Goodput ({}) over the run, including {} of pauses: {:.2f} times that of a run without "
+        "moves "
+        "(estimated from the critical batch and from {} per step at the start)\n",
         to_string(controller.options().policy.kind), human_seconds(phases.pause()), *gain,
         human_seconds(start.time));
   }
@@ -135,7 +135,8 @@ Result<void> run_job(LiveJob& job, Decider& decider) {
   return job.finish_saving();
 }
 
-// Rank 0's; nothing on the others.
+// Returns rank 0's controller, with the state from the checkpoint if there is one, and nothing on
+// the other ranks.
 Result<std::optional<Controller>> ready_controller(const Rendezvous& where,
                                                    const RunOptions& options,
                                                    const RunStart& start) {
@@ -151,7 +152,7 @@ Result<std::optional<Controller>> ready_controller(const Rendezvous& where,
   return controller;
 }
 
-// However it ends, `outcome` is what was reached.
+// Trains. `outcome` says what the run has reached, also after an error or exception.
 Result<void> train(GroupCache& groups, const RunOptions& options, const Dataset& data,
                    RunStart& start, Record* record, Progress* progress,
                    const std::atomic<bool>& stop_asked, RunOutcome& outcome) {
@@ -199,13 +200,14 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   COPUS_TRY(const Dataset data, open_data(options));
   COPUS_TRY_VOID(check_same_options(where, options, data));
   Activity& activity = *where.activity;
-  // A new run enters its directory when it is known that it can begin.
+  // A new run enters its directory only after prepare_run() has found that it can begin.
   const bool resumes = options.checkpoint.resume;
   PreparedRun prepared;
   if (!resumes) {
     COPUS_TRY(prepared, prepare_run(groups, options));
   }
-  // Before what it watches: it bounds the destructors too, which may wait for a GPU.
+  // Declared before the objects that it watches, so that it also limits the time of their
+  // destructors, which may wait for a GPU.
   std::optional<Watchdog> watchdog;
   COPUS_TRY(const std::unique_ptr<Record> record, enter_directory(where, options, progress));
   COPUS_TRY_VOID(activity.publish(activity_folder(options.run_dir), where.rank));
@@ -214,7 +216,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
   RunStart start;
   RunOutcome outcome;
   auto begin = std::chrono::steady_clock::now();
-  // An error of it is one of the input.
+  // Returns an error only for bad input.
   const auto find_start = [&]() -> Result<void> {
     if (resumes) {
       COPUS_TRY(start, resume_run(groups, options, data, [&](const std::string& text) {
@@ -224,7 +226,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
       outcome.samples = start.samples;
       outcome.loss = start.loss;
     }
-    // Not before it is known that the run can begin, or go on, with these options.
+    // Writes the config only now, when the run can begin or continue with these options.
     return on_rank_0(where, "copus/config",
                      [&] { return write_config(record->directory, options); });
   };
@@ -260,7 +262,7 @@ Result<RunOutcome> run_training(GroupCache& groups, const RunOptions& options, P
     const Result<void> recorded = record->events.write(end_event(outcome));
     if (!recorded && outcome.error.empty()) fail(recorded.error().message);
   }
-  // A supervisor still looks whether the process ends, and removes them itself.
+  // A supervisor reads the file until the process ends, and removes it itself.
   if (outcome.reason != EndReason::kFailed && options.held_directory < 0) activity.remove_file();
   return outcome;
 }

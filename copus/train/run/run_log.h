@@ -1,4 +1,5 @@
-// RunLog: what a rank says of its run. Rank 0 speaks for all; the others are silent.
+// RunLog: writes a run's events and prints its lines. Only rank 0 has output; the log of every
+// other rank is silent.
 #pragma once
 
 #include <string>
@@ -10,16 +11,16 @@ namespace copus {
 
 class RunLog {
  public:
-  // Of a rank that is silent.
+  // A silent log.
   RunLog() = default;
-  // `progress`: where a person reads; null: nowhere. Both outlive this.
+  // `progress`: prints lines for a person; null: prints none. REQUIRES: both outlive this.
   RunLog(EventStream& events, Progress* progress) : events_(&events), progress_(progress) {}
 
-  // An event for the run's record and all who watch.
+  // Writes an event to all sinks of the stream.
   Result<void> write(Event event) const {
     return events_ != nullptr ? events_->write(std::move(event)) : Result<void>();
   }
-  // A line for a person that no event has.
+  // Prints a line for a person that no event contains.
   void say(const std::string& text) const {
     if (progress_ != nullptr) progress_->say(text);
   }

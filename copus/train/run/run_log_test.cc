@@ -57,7 +57,7 @@ TEST(RunLog, AnEventThatCannotBeKeptIsAnError) {
   const Result<void> written = log.write(eval_at(7));
   ASSERT_FALSE(written.has_value());
   EXPECT_EQ(written.error().message, "the disk is full");
-  EXPECT_EQ(other.heard, std::vector<std::int64_t>{7}) << "the others are told all the same";
+  EXPECT_EQ(other.heard, std::vector<std::int64_t>{7}) << "the other sinks still get the event";
   log.say("where nobody reads");
 }
 

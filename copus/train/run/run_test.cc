@@ -1,4 +1,4 @@
-// Whole runs with a thread per rank: what they reach, what they say, how they go on.
+// Whole runs with a thread per rank: what they reach, the events they write, and how they resume.
 #include "copus/train/run/run.h"
 
 #include <gtest/gtest.h>
@@ -40,10 +40,10 @@ RunOptions going_on(RunOptions options) {
 
 struct Ended {
   std::array<RunOutcome, kRanks> of;  // by rank
-  std::string refused;                // by rank 0; empty: it ran
+  std::string refused;                // the error on rank 0; empty: the run began
 };
 
-// `asked`: the rank that is asked to stop before it begins; -1: none.
+// Runs all ranks. `asked`: the rank that is asked to stop before it begins; -1: none.
 Ended run_all(const RunOptions& options, int asked = -1) {
   Ended ended;
   run_ranks(kRanks, [&](int rank, GroupCache& groups) {
@@ -128,7 +128,7 @@ TEST(Run, GoesOnAsIfItHadNeverStopped) {
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(parts[i].samples, whole[i].samples);
     EXPECT_EQ(parts[i].tokens, whole[i].tokens);
-    EXPECT_EQ(parts[i].data_hash, whole[i].data_hash) << "no sample lost, none twice";
+    EXPECT_EQ(parts[i].data_hash, whole[i].data_hash) << "the runs must read the same samples";
     EXPECT_EQ(parts[i].lr, whole[i].lr);
     EXPECT_NEAR(parts[i].loss, whole[i].loss, 1e-4);
   }
@@ -149,10 +149,10 @@ TEST(Run, ThatWasOverStaysSo) {
   EXPECT_EQ(ended.of[0].steps, 3);
   EXPECT_EQ(ended.of[0].tokens_per_s, 0);
   const std::vector<Event> events = events_of(folder);
-  ASSERT_EQ(events.size(), before + 2) << "a restart and an end, and no step";
+  ASSERT_EQ(events.size(), before + 2) << "want only a restart and an end event, and no step";
   EXPECT_EQ(std::get<EndEvent>(events.back()).step, 3);
 
-  // The loss that it ended at is reached, too.
+  // A run whose --until-loss is the loss of its last step is over too.
   RunOptions until = going_on(run_in(folder));
   until.steps.reset();
   until.until_loss = ended.of[0].loss.value() + 1e-9;
@@ -185,7 +185,7 @@ TEST(Run, AskedOnOneRankEndsOnAllAfterTheSameStep) {
   }
 }
 
-// Rewrites what the run keeps beside its weights.
+// Changes the run's state in the manifest of a checkpoint.
 void change_run_state(const TestFolder& folder, std::int64_t step,
                       const std::function<void(Json&)>& change) {
   const std::string checkpoint = checkpoint_folder(folder.path(), step);
@@ -195,7 +195,8 @@ void change_run_state(const TestFolder& folder, std::int64_t step,
   std::ofstream(checkpoint + "/" + kManifestName) << print_manifest(*manifest);
 }
 
-// What fails before the first step ends the run where it was, not at step 0 at a negative rate.
+// After a failure before the first step, the `end` event has the step and samples of the checkpoint
+// and no negative rate.
 TEST(Run, ThatFailsBeforeItsFirstStepEndsWhereItWas) {
   const TestFolder folder;
   ASSERT_EQ(run_all(run_in(folder)).refused, "");
@@ -221,8 +222,7 @@ TEST(Run, ThatFailsBeforeItsFirstStepEndsWhereItWas) {
   EXPECT_TRUE(end.loss.has_value());
 }
 
-// What rank 0 alone finds out ends the others too: they do not wait for it until their time is
-// over.
+// An error that only rank 0 finds ends the other ranks too, before their time limit.
 TEST(Run, AControllerThatCannotBeRestoredEndsAllRanks) {
   const TestFolder folder;
   ASSERT_EQ(run_all(run_in(folder)).refused, "");
@@ -252,7 +252,7 @@ TEST(Run, AConfigThatCannotBeWrittenIsAnErrorOfAllRanks) {
   EXPECT_EQ(refused[1], "rank 0: " + refused[0]);
 }
 
-// The other rank never comes: the run has entered its directory, and cannot go on.
+// Rank 1 refuses its options and leaves. Rank 0 has entered the run directory and cannot continue.
 TEST(Run, WhatThrowsBeforeItsFirstStepHasAnEndEvent) {
   const TestFolder folder;
   ASSERT_EQ(run_all(run_in(folder)).refused, "");
@@ -274,7 +274,7 @@ TEST(Run, WhatThrowsBeforeItsFirstStepHasAnEndEvent) {
   EXPECT_EQ(std::get<EndEvent>(events.back()).reason, EndReason::kFailed);
   const EndEvent& end = std::get<EndEvent>(events.back());
   EXPECT_EQ(end.error, outcome.error);
-  const EndEvent reached = only<EndEvent>(events).front();  // of the run before
+  const EndEvent reached = only<EndEvent>(events).front();  // of the first run
   EXPECT_EQ(end.step, reached.step);
   EXPECT_GT(end.step, 0);
   EXPECT_EQ(end.samples, reached.samples);
@@ -319,23 +319,23 @@ TEST(Run, WhoseTimeIsOverEndsOnAllRanksAndSaysSo) {
   }
 }
 
-// Every step is a spike to a run for which the least rise is one: it goes back, and on.
+// Every gradient norm above the median is a spike here, so the run goes back to its checkpoint.
 TEST(Run, GoesBackToItsCheckpointAtABadStepAndLeavesTheSamplesOut) {
   const TestFolder folder;
   RunOptions options = run_in(folder);
   options.steps = 45;
   options.checkpoint.every = 10;
   options.bad_steps.action = OnBadStep::kRollback;
-  options.bad_steps.norm_spike = 1;  // above its median: about every second step
+  options.bad_steps.norm_spike = 1;  // times the median: about every second step is a spike
   options.bad_steps.most_rollbacks = 2;
   const Ended ended = run_all(options);
   ASSERT_EQ(ended.refused, "");
   const std::vector<Event> events = events_of(folder);
   const auto bad = only<BadStepEvent>(events);
-  ASSERT_EQ(bad.size(), 3U) << "two rollbacks, and one more is too many";
+  ASSERT_EQ(bad.size(), 3U) << "want two rollbacks, and a stop at the third bad step";
   EXPECT_EQ(bad[0].action, OnBadStep::kRollback);
   EXPECT_EQ(bad[0].from, checkpoint_folder(folder.path(), 30));
-  EXPECT_EQ(bad[0].samples, bad[0].step * kBatch) << "its samples are behind the run";
+  EXPECT_EQ(bad[0].samples, bad[0].step * kBatch) << "its samples count as consumed";
   EXPECT_EQ(bad[2].action, OnBadStep::kStop);
   for (const RunOutcome& outcome : ended.of) EXPECT_EQ(outcome.reason, EndReason::kSpike);
   EXPECT_TRUE(contains(ended.of[0].error, "--max-rollbacks")) << ended.of[0].error;
@@ -366,7 +366,7 @@ TEST(Run, RanksWithOtherOptionsDoNotTrain) {
           refused[1] = outcome.error().message;
           return;
         }
-        // Rank 0 waits for the others to come, who will not.
+        // Rank 0 waits for the other rank, which does not come.
         try {
           const Result<RunOutcome> outcome = run_training(groups, options, nullptr, false);
           if (outcome) refused[0] = outcome->error;
@@ -379,7 +379,7 @@ TEST(Run, RanksWithOtherOptionsDoNotTrain) {
   EXPECT_NE(refused[0], "");
 }
 
-// Rank 0 decides, the other hears: the batch changes on both, and no sample is skipped.
+// Rank 0 decides and tells rank 1: the batch changes on both, and no sample is skipped.
 TEST(Run, ThatAdaptsItsBatchDoesSoOnAllRanks) {
   const TestFolder folder;
   RunOptions options = run_in(folder, "dp=2,micro_batch=2");
@@ -387,7 +387,7 @@ TEST(Run, ThatAdaptsItsBatchDoesSoOnAllRanks) {
   options.trainer.noise_every = 1;
   ControllerOptions& controller = options.adapt.controller;
   controller.policy.adapt = Adapt::kTrack;
-  controller.policy.calibration = 50;  // so that the critical batch is far above the first
+  controller.policy.calibration = 50;  // so that the critical batch is far above the first batch
   controller.policy.dwell_steps = 2;
   controller.policy.noise_caution = 0;
   controller.decide_every = 4;

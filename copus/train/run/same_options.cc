@@ -14,8 +14,8 @@
 namespace copus {
 namespace {
 
-// These options may hold a path, and paths may differ between machines: what they lead to is
-// compared instead.
+// Some options may contain a path, which may differ between machines. For these, the content that
+// the path leads to is compared instead.
 bool is_compared(std::string_view option) {
   constexpr std::array<std::string_view, 5> kPaths = {"model", "data", "run-dir", "fix", "cluster"};
   return std::find(kPaths.begin(), kPaths.end(), option) == kPaths.end();
@@ -29,7 +29,7 @@ std::string lines_of(std::string_view what, const Json& object) {
   return text;
 }
 
-// What must be the same on every rank, a line each.
+// Returns what must be the same on every rank, one line for each value.
 std::string common_options(const RunOptions& options, const Dataset& data) {
   std::string text;
   for (const std::string_view line : split(options.config, '\n')) {

@@ -1,4 +1,4 @@
-// All ranks of a run have the same options and the same data, or none trains.
+// Checks that all ranks of a run have the same options and the same data.
 #pragma once
 
 #include "copus/train/comm/comm.h"
@@ -7,8 +7,9 @@
 
 namespace copus {
 
-// Where a launcher starts the ranks each has its own command line: with another seed on one of them
-// the replicas would drift apart without a word.
+// Compares this rank's options and data with those of rank 0. If a launcher starts the ranks, each
+// has its own command line. With another seed on one of them, the replicas would drift apart
+// without an error.
 Result<void> check_same_options(const Rendezvous& where, const RunOptions& options,
                                 const Dataset& data);
 

@@ -21,7 +21,8 @@ RunOptions usual_options() {
   return options;
 }
 
-// What rank 1 says when its options are these, and rank 0's the usual ones; empty: nothing.
+// Returns rank 1's error if `change` changes its options and `seed` its data, and rank 0 has the
+// usual ones; empty: there is no error.
 std::string said_of(const std::function<void(RunOptions&)>& change, std::uint64_t seed = 1) {
   std::string said;
   run_ranks(2, [&](int rank, GroupCache& groups) {
@@ -33,7 +34,7 @@ std::string said_of(const std::function<void(RunOptions&)>& change, std::uint64_
     const Result<void> same = check_same_options(groups.rendezvous(), options, *data);
     if (rank == 1 && !same) said = same.error().message;
     if (rank == 0) {
-      EXPECT_TRUE(same.has_value()) << "rank 0's options count";
+      EXPECT_TRUE(same.has_value()) << "the other ranks are compared with rank 0";
     }
   });
   return said;
@@ -43,8 +44,9 @@ TEST(SameOptions, PathsAndNamesMayDiffer) {
   EXPECT_EQ(said_of([](RunOptions&) {}), "");
   EXPECT_EQ(said_of([](RunOptions& o) { o.trainer.model.name = "renamed"; }), "");
   EXPECT_EQ(said_of([](RunOptions& o) {
-              o.config = "model = \"/there/model.json\"\nsteps = 3\nfix = \"/there/plan.json\"\n"
-                         "cluster = \"/there/cluster.json\"\n";
+              o.config =
+                  "model = \"/there/model.json\"\nsteps = 3\nfix = \"/there/plan.json\"\n"
+                  "cluster = \"/there/cluster.json\"\n";
               o.run_dir = "/there";
             }),
             "");

@@ -15,7 +15,8 @@
 namespace copus {
 namespace {
 
-// Ranks that cannot reach each other are no bad input: starting again may help.
+// Throws a CommError if the group could not be made. That ranks cannot reach each other is not an
+// error of the input, and starting again may help.
 template <typename T>
 T connected(GroupCache& groups, Result<T> made) {
   if (made) return std::move(made).value();
@@ -23,14 +24,15 @@ T connected(GroupCache& groups, Result<T> made) {
   throw CommError(made.error().message);
 }
 
-// A move holds two layouts; the memory for them is taken one by one.
+// Reserves host memory for one layout. A move needs memory for two, so a run that may move calls
+// this once for each.
 void reserve_for_moves(const RunOptions& options, const TrainerOptions& trainer,
                        const std::optional<Adaptation>& adaptation) {
   if (options.adapt.controller.policy.adapt != Adapt::kFull) return;
   reserve_memory(static_cast<std::int64_t>(adaptation->largest.v), trainer.ranks_per_node);
 }
 
-// The folders of the run's checkpoints as rank 0 sees them, the newest first.
+// Returns the folders of the run's checkpoints as rank 0 lists them, the newest first.
 Result<std::vector<std::string>> list_newest_first(const Comm& world, const RunOptions& options) {
   std::string told;
   if (world.rank() == 0) {
@@ -97,24 +99,24 @@ Result<PreparedRun> prepare_run(GroupCache& groups, const RunOptions& options) {
   if (!options.adapt.on() && !options.adapt.choose_plan) return prepared;
   COPUS_TRY(prepared.adaptation, prepare_adaptation(options.adapt, groups, prepared.trainer));
   prepared.cluster = prepared.adaptation->cluster;
-  if (!options.adapt.on()) prepared.adaptation.reset();  // the plan was all there was to decide
+  if (!options.adapt.on()) prepared.adaptation.reset();  // only the plan had to be chosen
   return prepared;
 }
 
 Result<RunStart> begin_run(GroupCache& groups, const RunOptions& options, PreparedRun prepared) {
   reserve_for_moves(options, prepared.trainer, prepared.adaptation);  // for this layout
   COPUS_TRY(std::unique_ptr<Trainer> trainer, Trainer::create(groups, prepared.trainer));
-  reserve_for_moves(options, prepared.trainer, prepared.adaptation);  // for one to move to
+  reserve_for_moves(options, prepared.trainer, prepared.adaptation);  // for the next layout
   return start_with(std::move(trainer), std::move(prepared));
 }
 
 Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
                             const std::function<void(const std::string&)>& say) {
   const Comm* world = connected(groups, groups.world());
-  world->meet();  // some may come from a save
+  world->meet();  // some ranks may come late, from a save
   COPUS_TRY(const std::vector<std::string> folders, list_newest_first(*world, options));
   const auto vote = [&](const std::string& trouble) {
-    world->meet();  // not all have read as much, nor as fast
+    world->meet();  // the ranks need different times to read their parts
     return first_trouble(*world, options.trainer.device, trouble);
   };
   std::string skipped;
@@ -128,7 +130,8 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
       skip(folder, why);
       continue;
     }
-    // From here on all ranks have the same manifest: what does not go with it is an error of all.
+    // From here on all ranks have the same manifest, so options that do not fit it are an error on
+    // all ranks.
     COPUS_TRY(const RunState state, run_state_from_json(reader->manifest().run, "manifest: run"));
     COPUS_TRY(const RunOptions here,
               options_to_go_on(options, data, world->size(), *reader, state));
@@ -136,7 +139,8 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     const TrainerOptions& trainer = prepared.trainer;
     reserve_for_moves(here, trainer, prepared.adaptation);
     COPUS_TRY_VOID(check_trainable(trainer));
-    // Before the checkpoint is read: that ranks cannot reach each other is no fault of its.
+    // Connects the ranks before the checkpoint is read, so that ranks that cannot reach each other
+    // do not make the checkpoint look damaged.
     connected(groups, Mesh::create(groups, trainer.plan, trainer.model));
     Result<std::unique_ptr<Trainer>> restored = restore_verified(groups, trainer, *reader);
     if (const std::string why = vote(restored ? "" : restored.error().message); !why.empty()) {
@@ -149,8 +153,8 @@ Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const
     start.resumed = true;
     start.from = folder;
     start.skipped = skipped;
-    // Newer ones that could not be used would be taken for the newest again, and outlive better
-    // ones.
+    // Sets aside the newer checkpoints that could not be used. Otherwise the next start would try
+    // them first again, and retention would keep them and remove better ones.
     if (world->rank() == 0) {
       for (const std::string& newer : folders) {
         if (newer == folder) break;

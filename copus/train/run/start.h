@@ -1,11 +1,11 @@
-// How a run begins: anew, or from a checkpoint.
+// The start of a run: a new run, or one that continues from a checkpoint.
 //
-// Anew: prepare_run() decides what must be decided before anything is written, and begin_run()
-// makes the trainer of it. From a checkpoint: resume_run() picks the checkpoint and lets all ranks
-// agree on it; for each that it tries, restore_verified() loads it and verifies its files at the
-// same time; and restore_trainer() (move/restore.h), which that calls, builds a rank's trainer from
-// what its layout needs of the files. What the controller had learned is restored last, by rank 0
-// alone (run.cc).
+// New run: prepare_run() decides what must be decided before anything is written, and begin_run()
+// then makes the trainer. From a checkpoint: resume_run() picks the checkpoint and lets all ranks
+// agree on it. For each checkpoint that it tries, restore_verified() loads it and verifies its
+// files at the same time: it calls restore_trainer() (move/restore.h), which builds a rank's
+// trainer from the parts of the files that its layout needs. At last rank 0 restores what the
+// controller had learned (run.cc).
 #pragma once
 
 #include <functional>
@@ -19,20 +19,20 @@
 
 namespace copus {
 
-// What is decided before anything is written.
+// The decisions that are made before anything is written.
 struct PreparedRun {
-  TrainerOptions trainer;              // with the plan that was chosen
-  std::optional<ClusterSpec> cluster;  // that layouts were chosen for, here or later
+  TrainerOptions trainer;              // with the chosen plan
+  std::optional<ClusterSpec> cluster;  // for which layouts are chosen, now or later
   std::optional<Adaptation> adaptation;
 };
 
-// Where the first step is made from.
+// The state before the first step of this process.
 struct RunStart {
   std::unique_ptr<Trainer> trainer;
   std::optional<ClusterSpec> cluster;
   std::optional<Adaptation> adaptation;
 
-  // What was reached: nothing, or what the checkpoint has.
+  // What the run has reached: nothing, or what the checkpoint says.
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
@@ -41,23 +41,24 @@ struct RunStart {
   Json controller;  // null: none
 
   bool resumed = false;
-  std::string from;     // the checkpoint's folder; empty where there was none yet
-  std::string skipped;  // why newer ones were not taken; empty: none were
+  std::string from;     // the checkpoint's folder; empty: there was no checkpoint yet
+  std::string skipped;  // why newer checkpoints were not used; empty: none was skipped
 };
 
 // Every rank calls these.
 Result<PreparedRun> prepare_run(GroupCache& groups, const RunOptions& options);
 Result<RunStart> begin_run(GroupCache& groups, const RunOptions& options, PreparedRun prepared);
 
-// Every rank calls this. Takes the newest checkpoint that is whole: every rank loads its part while
-// the files' checksums are verified, each by one rank, and all agree before any goes on. One that
-// is damaged is said loudly, and the one before it is taken. An error where all are damaged, and
-// where the options do not go with the checkpoint. A run that has none yet begins anew.
+// Resumes a run from its newest intact checkpoint. Every rank calls this. Each rank loads its part
+// while the ranks verify the checksums, each file on one rank; all agree before any continues. A
+// damaged checkpoint is reported with `say`, and the one before it is tried. Returns an error if
+// all checkpoints are damaged, or if the options do not fit the checkpoint. A run that has no
+// checkpoint yet begins at step 0.
 Result<RunStart> resume_run(GroupCache& groups, const RunOptions& options, const Dataset& data,
                             const std::function<void(const std::string&)>& say);
 
-// restore_trainer() while the checksums of the files are verified, each file by one of the ranks.
-// An error may be one rank's alone.
+// Calls restore_trainer() while the ranks verify the files' checksums, each file on one rank. The
+// error may occur on one rank only.
 Result<std::unique_ptr<Trainer>> restore_verified(GroupCache& groups, const TrainerOptions& options,
                                                   const CheckpointReader& reader);
 

@@ -41,7 +41,7 @@ TEST(Stopping, ALimitThatIsReachedIsTheReasonThoughARankWasAskedToStop) {
   EXPECT_EQ(reason_to_stop(ten, {9, 0}, Asked::kBySignal, false), EndReason::kSignal);
   EXPECT_EQ(reason_to_stop(ten, {9, 0}, Asked::kByItsTime, false), EndReason::kTime);
   EXPECT_EQ(reason_to_stop(ten, {10, 0}, Asked::kBySignal, false), EndReason::kSteps);
-  // Without its last evaluation a run is not over: whoever goes on has it.
+  // Without its last evaluation a run is not over: a resumed run evaluates first.
   EXPECT_EQ(reason_to_stop(ten, {10, 0}, Asked::kBySignal, true), EndReason::kSignal);
 }
 
@@ -56,7 +56,7 @@ TEST(Stopping, TimeLeftIsOfTheLimitThatComesFirst) {
   timed.for_time = Seconds(10);
   EXPECT_DOUBLE_EQ(time_left(timed, at, pace).value().v, 0);
   Pace over = pace;
-  over.out_of_time = true;  // whoever goes on has another --for
+  over.out_of_time = true;  // --for does not bind the run that resumes
   EXPECT_DOUBLE_EQ(time_left(timed, at, over).value().v, 30);
   EXPECT_EQ(time_left(limits({}, {}, 2.5), at, pace), std::nullopt);
 }

@@ -80,8 +80,8 @@ std::vector<ParameterSpec> chunk_parameters(const ModelSpec& model, const ChunkS
 // All tensors of the model in forward order, each once.
 std::vector<TensorSpec> model_tensors(const ModelSpec& model);
 
-// Fills `out` with the initial values of row-major elements [begin, begin + count) of a tensor. They
-// depend only on the seed, the tensor's name and the element's index.
+// Fills `out` with the initial values of row-major elements [begin, begin + count) of a tensor.
+// They depend only on the seed, the tensor's name and the element's index.
 void initial_values(const TensorSpec& tensor, std::uint64_t seed, std::int64_t begin,
                     std::int64_t count, float* out);
 
