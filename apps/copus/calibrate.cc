@@ -22,7 +22,7 @@ namespace {
 
 // A parameter that moved by more than this share is printed even if the rows say little about it.
 constexpr double kMoved = 0.05;
-constexpr double kNothing = 1e-6;  // relative to a start of 0
+constexpr double kNothing = 1e-6;  // a smaller move counts as none, also from a start of 0
 
 namespace fs = std::filesystem;
 
@@ -59,7 +59,8 @@ LeftOut leave_out(const Outcome& outcome, const CalibrationOptions& options, con
   return left;
 }
 
-// Mean error of every source: before the fit, after it, and on rows left out.
+// Returns a table with the mean error of every source: before the fit, after it, and on rows left
+// out.
 std::string error_table(std::span<const PricedRun> before, const Outcome& outcome) {
   std::vector<std::string> header = {"source", "rows", "before", "fitted"};
   std::vector<AccuracyReport> reports = {accuracy_report(before), accuracy_report(outcome.after)};
@@ -97,10 +98,11 @@ std::string error_table(std::span<const PricedRun> before, const Outcome& outcom
   return format_table(header, table);
 }
 
-// After a fit that explains its rows, errors are a few percent.
+// A fit explains its rows if the mean error after it is at most this. A good fit leaves a few
+// percent.
 constexpr double kUnexplained = 0.25;
 
-// What a reader has to know before the result is used; empty: nothing.
+// Returns a warning about the result; empty if there is nothing to warn of.
 std::string doubt(const Outcome& outcome) {
   const Accuracy all = accuracy_report(outcome.after).all;
   if (!all.mape || *all.mape <= kUnexplained) return "";
@@ -134,11 +136,13 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
              format_table({"of", "<parameter", "before", "fitted", "95% interval"}, rows));
   if (!outcome.fitted.intervals_known) {
     fmt::print(
-        "the intervals are what was believed before: the solver cannot tell what the rows say\n\n");
+        "the intervals are those assumed before the fit: the solver could not compute new "
+        "ones\n\n");
   }
   if (silent > 0) {
     fmt::print(
-        "{} others stay within {:.0f}% of what they were: the rows say little about them\n\n",
+        "{} other parameters stay within {:.0f}% of their start: the rows say little about "
+        "them\n\n",
         silent, 100 * kMoved);
   }
   fmt::print("mean absolute error of step time, and of peak memory\n{}",
@@ -147,15 +151,15 @@ void print_text(std::span<const PricedRun> before, const Outcome& outcome) {
                                          [](const LeftOut& left) { return left.runs.empty(); });
   if (none_left_out) {
     fmt::print(
-        "These errors are of the rows that were fitted: no other layout tests the fit. Add runs of "
-        "another model or number of GPUs.\n");
+        "These errors are on the rows that were fitted. To test the fit on rows left out, add runs "
+        "of another model or number of GPUs.\n");
   }
   if (const std::string why = doubt(outcome); !why.empty()) fmt::print("\n{}\n\n", why);
   for (const LeftOut& left : outcome.left_out) {
     if (left.runs.empty()) {
-      fmt::print("no rows were left out by {}: all rows have the same\n", left.by);
+      fmt::print("no rows were left out by {0}: all rows have the same {0}\n", left.by);
     } else {
-      fmt::print("left out by {}: each of {} in turn, priced with what the others say\n", left.by,
+      fmt::print("left out by {}: each of {} in turn, priced with a fit to the others\n", left.by,
                  left.folds);
     }
   }
@@ -203,7 +207,7 @@ Json to_json(std::span<const PricedRun> before, const Outcome& outcome) {
   return json;
 }
 
-// One cluster, with the size of the rows' largest job.
+// Returns the text of a cluster file: the fitted cluster, as large as the largest job of the rows.
 Result<std::string> cluster_file(const Outcome& outcome, const std::string& path) {
   std::set<std::string> gpus, networks, frameworks;
   const CalibrationRow* largest = nullptr;
@@ -222,8 +226,8 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
                                     std::pair{"frameworks", frameworks}}) {
     if (names.size() > 1) {
       return field_error("--calibrate",
-                         "got {} for rows of {} {} ({}); a cluster file has one: want a folder, "
-                         "which can hold several, or rows of one",
+                         "got {} for rows of {} different {} ({}), but a cluster file holds one; "
+                         "want a folder, which can hold several, or rows of one",
                          path, names.size(), what, fmt::join(names, "; "));
     }
   }
@@ -234,16 +238,16 @@ Result<std::string> cluster_file(const Outcome& outcome, const std::string& path
   FrameworkProfile profile = *largest->profile;
   outcome.fitted.apply(cluster, profile);
   cluster.name = fs::path(path).stem().string();
-  profile.network = Json();  // from here on the cluster has its own
+  profile.network = Json();  // the cluster has the fitted network
   cluster.framework = framework_to_json(profile);
   return cluster_to_json(cluster).dump(2) + "\n";
 }
 
-// Writes gpus.json and frameworks/, a folder for COPUS_CATALOG.
+// Writes gpus.json and frameworks/ into `folder`, for COPUS_CATALOG.
 Result<void> write_catalog(const Outcome& outcome, const fs::path& folder) {
   Json gpus = Json::object();
   std::map<std::string, FrameworkProfile> profiles;
-  std::map<std::string, std::set<std::string>> networks;  // of each framework
+  std::map<std::string, std::set<std::string>> networks;  // by framework
   for (const CalibrationRow& row : outcome.rows) {
     if (!row.run->problem.empty()) continue;
     ClusterSpec cluster = cluster_of_run(*row.run, *row.profile);
@@ -323,12 +327,12 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   };
   if (std::none_of(runs.begin(), runs.end(), is_usable)) {
     return field_error("--calibrate",
-                       "got {} without one that worked, can be priced and has a step_time_s or "
+                       "got {}, but no row that worked, can be priced and has a step_time_s or "
                        "peak_mem_gib; want at least one such row",
                        counted(static_cast<std::int64_t>(runs.size()), "row"));
   }
   const bool to_file = args.to.ends_with(".json");
-  if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // refuse before any work
+  if (to_file) COPUS_TRY_VOID(cluster_file(outcome, args.to));  // finds errors before the fit
 
   const auto begin = std::chrono::steady_clock::now();
   outcome.fitted = calibrate(outcome.rows, options);
@@ -355,7 +359,7 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   print_text(runs, outcome);
   fmt::print(
       "\nwritten to {}: {}\n", args.to,
-      to_file ? "give it as --cluster to plan, predict or traffic" : "name it by COPUS_CATALOG");
+      to_file ? "give it as --cluster to plan, predict or traffic" : "set COPUS_CATALOG to use it");
   return kOk;
 }
 

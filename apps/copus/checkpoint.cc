@@ -30,7 +30,8 @@ constexpr std::array kSizeUnits = {SizeUnit{"GiB", 0x1p30}, SizeUnit{"GB", 1e9},
                                    SizeUnit{"MiB", 0x1p20}, SizeUnit{"MB", 1e6},
                                    SizeUnit{"KiB", 0x1p10}, SizeUnit{"KB", 1e3}};
 
-// "5GB" or "500MiB": powers of 1000 or of 1024, as in transformers.
+// The values of an option that takes a size, as "5GB" (a power of 1000) or "500MiB" (a power of
+// 1024). transformers writes sizes in the same way.
 Values<Bytes> file_size() {
   return single<Bytes>(
       "SIZE",
@@ -112,7 +113,7 @@ int run_export(const ExportArgs& args) {
   fmt::print("{}: {} of {}, {} in {}, from {}\n", *args.out, counted(exported->tensors, "tensor"),
              *args.dtype, human_bytes(static_cast<double>(exported->bytes)),
              counted(static_cast<std::int64_t>(exported->files.size()), "file"), folder);
-  fmt::print("no tokenizer is written: put the one that the data was made with beside them\n");
+  fmt::print("no tokenizer is written: copy the tokenizer of the training data into the folder\n");
   return kOk;
 }
 
@@ -180,7 +181,7 @@ void add_checkpoint_command(CommandLine& line) {
       {"inspect", "Show what is in checkpoints", "copus checkpoint inspect runs/first"},
       inspect_checkpoints, &parent);
   line.add<CheckpointLookArgs>(
-      {"verify", "Read every byte and check it; exit code 1 if one is not as it was",
+      {"verify", "Read every byte and check it; exit code 1 if one has changed",
        "copus checkpoint verify runs/first"},
       verify_checkpoints, &parent);
   line.add<ExportArgs>({"export", "Write the weights as Hugging Face's transformers loads them",

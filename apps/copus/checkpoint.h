@@ -1,4 +1,5 @@
-// Which checkpoints a path means; shared by the subcommands of copus checkpoint.
+// What the subcommands of copus checkpoint share: the choice of checkpoints by a path, and
+// arguments.
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@ struct CheckpointChoice {
   bool is_run = false;
   std::vector<PublishedCheckpoint> checkpoints;  // at least one
 };
+// `path`: a checkpoint, or a run directory.
 Result<CheckpointChoice> choose_checkpoints(const std::string& path);
 
 struct CheckpointLookArgs : OptionGroup {

@@ -31,13 +31,14 @@ std::int64_t bytes_of(const Manifest& manifest) {
 
 std::string human_size(std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The run's other state; empty for an import and for a damaged checkpoint.
+// Returns the run's state beside weights and moments; empty for an import and for a damaged
+// checkpoint.
 RunState kept_of(const Manifest& manifest) {
   Result<RunState> state = run_state_from_json(manifest.run, "run");
   return state ? std::move(state).value() : RunState();
 }
 
-// In samples; nothing if it is not known.
+// Returns the noise scale in samples; nothing if it is not known.
 std::optional<double> noise_scale_of(const Manifest& manifest) {
   const Json controller = kept_of(manifest).controller;
   if (!controller.is_object() || !controller.contains("noise")) return std::nullopt;
@@ -127,7 +128,8 @@ int inspect_run(const CheckpointChoice& choice, const CheckpointLookArgs& args) 
   return kOk;
 }
 
-// The faults of a checkpoint, file by file; empty if it is intact.
+// Returns the faults of a checkpoint, file by file; empty if it is intact. Adds the bytes of its
+// files to `read`.
 std::vector<std::string> faults_of(const std::string& folder, ByteProgress& progress,
                                    std::int64_t& read) {
   const Result<Manifest> manifest = read_manifest(folder);
@@ -136,8 +138,9 @@ std::vector<std::string> faults_of(const std::string& folder, ByteProgress& prog
   // --resume finds the newest checkpoint by name, so the name must be right.
   const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
   if (name.starts_with("step-") && name != fmt::format("step-{}", manifest->step)) {
-    faults.push_back(fmt::format("{}: its manifest is of step {}; want the name to say so", folder,
-                                 manifest->step));
+    faults.push_back(
+        fmt::format("{}: its manifest is of step {}; want a folder name with that step", folder,
+                    manifest->step));
   }
   for (const CheckpointFile& file : manifest->files) {
     if (const Result<void> whole = verify_file(folder, file); !whole) {

@@ -15,7 +15,7 @@ namespace copus {
 struct CommandText {
   std::string name;
   std::string what;     // one line
-  std::string example;  // "copus plan --model …"; a line each
+  std::string example;  // "copus plan --model …"; one line for each command
 };
 
 struct Command {

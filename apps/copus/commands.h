@@ -1,4 +1,4 @@
-// One function per command's file: each states its command.
+// The functions that add the commands to the command line. Each is defined in its command's file.
 #pragma once
 
 namespace copus {
@@ -14,9 +14,9 @@ void add_train_command(CommandLine& line);
 void add_compare_command(CommandLine& line);
 void add_checkpoint_command(CommandLine& line);
 void add_completion_command(CommandLine& line);
-// Not shown: the options as tables, for documents.
+// Prints options as tables, for the documents. --help does not list this command.
 void add_options_command(CommandLine& line);
-// Not shown: the manual pages, for the installation.
+// Prints the manual pages, for the installation. --help does not list this command.
 void add_man_command(CommandLine& line);
 
 }  // namespace copus

@@ -21,7 +21,7 @@
 namespace copus {
 namespace {
 
-// The profile that --framework names, or else the cluster file's.
+// Returns the profile that --framework names, or else the cluster file's.
 Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
                                         const ClusterSpec& cluster) {
   if (asked.known()) return framework_profile(*asked);
@@ -71,7 +71,8 @@ Result<PartialPlan> load_partial_plan(const std::string& text, const char* optio
   if (pairs || !path) {
     Result<PartialPlan> plan = parse_plan_text(text, option);
     std::error_code failed;
-    // An existing file is read as a plan.json, whatever its name, unless the name is a plan.
+    // Any other name is read as a plan.json if such a file exists, unless the name itself is a
+    // plan.
     if (plan || pairs || !std::filesystem::exists(text, failed)) return plan;
   }
   COPUS_TRY(const Json json, read_json_file(text));
@@ -104,7 +105,7 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
 }
 
 int report(const Error& error) {
-  // The error stays on one line, whatever value it quotes.
+  // The error stays on one line, even if it quotes a value with line breaks.
   std::string line = error.message;
   for (char& c : line) c = std::iscntrl(static_cast<unsigned char>(c)) != 0 ? ' ' : c;
   to_stderr(fmt::format("copus: error: {}\n", line));

@@ -58,7 +58,7 @@ struct Workload {
   std::int64_t global_batch = 0;
 };
 
-// `cluster`: used instead of --cluster, if given.
+// Loads the job that `args` describes. `cluster`: used instead of --cluster, if given.
 Result<Workload> load_job(const JobArgs& args,
                           const std::optional<ClusterSpec>& cluster = std::nullopt);
 
@@ -66,15 +66,15 @@ Result<Workload> load_job(const JobArgs& args,
 // dp defaults to the number of GPUs / (tp cp pp).
 Result<ParallelPlan> load_plan(const std::string& text, const Workload& job);
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option);
-// Sets dp, if the plan does not state it, to what tp, cp and pp leave of so many ranks. `field` and
-// `whose` ("the cluster's 8 GPUs") are for the error.
+// Sets dp to ranks / (tp cp pp) if the plan does not state it. The error names `field` and `whose`
+// ("the cluster's 8 GPUs").
 Result<void> fill_in_dp(PartialPlan& partial, std::int64_t ranks, std::string_view field,
                         const std::string& whose);
 
 // Prints "copus: error: …" on standard error; returns kBadInput.
 int report(const Error& error);
 
-// A path that works from every folder.
+// Returns the absolute path, which works from every folder.
 std::string from_anywhere(const std::string& path);
 
 // Like write_whole_file(), but "-" means standard output.
@@ -88,12 +88,13 @@ struct OutputFile {
 Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool json);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
-// Two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch. `batch`
-// replaces "batch 1024" for several batches.
+// Returns two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch.
+// `batch`: text instead of "batch 1024", for a job of several batches.
 std::string describe(const Workload& job, const std::string& batch = "");
-// The plan's short name, with a note if stages are cut by work.
+// Returns the plan's short name, with a note if stages are cut by work.
 std::string describe_plan(const Workload& job, const ParallelPlan& plan);
-// The parts of the step as `width` letters: CCCCCCTTTPPD. See bar_legend().
+// Returns the parts of the step as a bar of `width` letters: CCCCCCTTTPPD. bar_legend() explains
+// the letters.
 std::string time_bar(const StepBreakdown& breakdown, int width);
 std::string bar_legend();
 

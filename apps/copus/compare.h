@@ -19,10 +19,10 @@ namespace copus {
 
 constexpr std::int64_t kUsualStartBatch = 16;
 
-// How much a step's progress depends on its batch, in the simulated world.
+// How the progress of a step depends on its batch in the simulated world.
 enum class LawKind {
   kCriticalBatch,  // 1 / (1 + critical batch / batch)
-  kLrAware,        // that x sqrt(batch / first batch)
+  kLrAware,        // the same x sqrt(batch / first batch)
 };
 inline constexpr std::array kLawKinds = {LawKind::kCriticalBatch, LawKind::kLrAware};
 inline std::string_view to_string(LawKind law) {
@@ -92,7 +92,6 @@ struct CompareArgs : OptionGroup {
                              Otherwise{"5; live 3"}};
   Option<std::string> plot{this, "--plot", text("FILE"),
                            "draw loss, batch and layout over time into this SVG file"};
-  // Samples.
   Option<std::int64_t> window{this, "--window", integer(1, 1 << 30),
                               "a run's loss is the mean over this many samples", 1024};
   LiveArgs live{this, "Live"};
@@ -102,7 +101,7 @@ struct CompareArgs : OptionGroup {
   WorldArgs world{this, "The simulated world"};
 };
 
-// The result, with what a reader needs to know about how it was made.
+// The result, with what a reader needs to know about how the runs were made.
 struct CompareReport {
   Comparison comparison;
   std::string title;                 // "llama-3.2-3b on 1x8xH100-80GB-SXM"
@@ -111,8 +110,8 @@ struct CompareReport {
 };
 
 Result<CompareReport> simulate_comparison(const CompareArgs& args, std::int64_t seeds);
-// `program`: this program; its `train` is started for each policy and seed. `stopped_by`: the
-// signal that ended the comparison, and the run that was active; 0: none.
+// `program`: the path of this program, whose `train` runs each policy and seed. `stopped_by`: set
+// to the signal that ended the comparison and its active run; 0 if no signal did.
 Result<CompareReport> live_comparison(const CompareArgs& args, std::int64_t seeds,
                                       const std::string& program, int& stopped_by);
 

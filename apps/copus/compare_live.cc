@@ -22,8 +22,8 @@ std::string layout_text(const RecordedRun& run) {
   return short_name(run.steps().front().plan, {PlanField::kMicroBatch});
 }
 
-// Gives `train` the options of this command that it has too, except those that differ from run to
-// run. A run that makes no decisions gets no options for them.
+// Copies to `train` the options that both commands have, except those that differ from run to run.
+// A run that makes no decisions gets no options for decisions.
 Result<void> pass_on(const CompareArgs& args, bool decides, TrainArgs& train) {
   for (const AnyOption* option : args.options()) {
     AnyOption* same = train.find(option->name());
@@ -92,7 +92,7 @@ Result<void> make_folder(const std::string& folder) {
   return {};
 }
 
-// Options of the simulated world that were given to a live comparison.
+// Returns the flags that were given to a live comparison but matter only to a simulated one.
 std::string not_used(const CompareArgs& args) {
   std::vector<const AnyOption*> options = {&args.job.framework, &args.job.assume};
   options.insert(options.end(), args.world.options().begin(), args.world.options().end());

@@ -16,7 +16,8 @@ const PolicyResult* find(const Comparison& comparison, const std::string& name) 
   return nullptr;
 }
 
-// The policy of the headline: `copus` as configured, or the first of its kind.
+// Returns the policy of the headline: `copus` if it was compared, or else the first policy with its
+// rule.
 const PolicyResult* headline(const Comparison& comparison) {
   if (const PolicyResult* copus = find(comparison, "copus")) return copus;
   for (const PolicyResult& result : comparison.policies) {
@@ -149,9 +150,10 @@ std::string compare_text(const CompareReport& report) {
         gain_text(s.peak));
     text += speedup_table(comparison, *copus);
   }
-  text += fmt::format("\n{}'s way (seed 1):\n{}", copus->policy.name, way(*copus));
+  text +=
+      fmt::format("\n{}'s configurations over time (seed 1):\n{}", copus->policy.name, way(*copus));
   if (const PolicyResult* oracle = find(comparison, "oracle")) {
-    text += fmt::format("The oracle's:\n{}", way(*oracle));
+    text += fmt::format("The oracle's configurations over time:\n{}", way(*oracle));
   }
   return text;
 }

@@ -26,7 +26,7 @@ struct LiveOptions {
   std::vector<double> losses;
   std::int64_t window = 0;
   Seconds limit;
-  std::optional<std::string> measured_cluster;  // the file of the cluster that a run measured
+  std::optional<std::string> measured_cluster;  // file of the cluster that the first run measured
 };
 
 // Handles the signals that end a comparison.
@@ -34,8 +34,8 @@ class Stop {
  public:
   Result<void> open() { return signals_.open(); }
   int signal() const { return signal_; }  // 0: none received
-  // Waits a moment. A signal asks the active run to end; a second SIGINT, or a minute without an
-  // end, kills it.
+  // Waits a moment and handles signals. A signal asks the active run to end; a second SIGINT kills
+  // it, and so does a minute in which it has not ended.
   void look(const ChildProcess& child);
 
  private:
@@ -50,8 +50,8 @@ void give(Option<T>& option, std::type_identity_t<T> value) {
   option.set(std::move(value), From::kCommandLine);
 }
 
-// Runs one policy with one seed until its last loss is reached or its time is over. `train` has
-// the policy's options; those of every run are added. If the run fails, its error is in its log.
+// Runs one policy with one seed until it reaches its last loss or its time is over. `train` has the
+// policy's options; this function adds those of every run. If the run fails, its log has the error.
 Result<RecordedRun> train_live(const LiveOptions& o, const std::string& name, std::int64_t seed,
                                TrainArgs& train, Stop& stop);
 

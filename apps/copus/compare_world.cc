@@ -14,7 +14,8 @@
 namespace copus {
 namespace {
 
-// Checks that the losses fall and that the curve reaches them.
+// Returns the losses in falling order, or usual ones if there are none. An error if the curve does
+// not reach one of them.
 Result<std::vector<double>> resolve_losses(std::vector<double> losses, const LossCurve& curve) {
   for (const double loss : losses) {
     if (loss <= curve.floor || loss >= curve.start_loss) {
@@ -26,7 +27,7 @@ Result<std::vector<double>> resolve_losses(std::vector<double> losses, const Los
     }
   }
   if (losses.empty()) {
-    // At these losses critical batches are some ten to some hundred sequences of 2048.
+    // At these losses the critical batches are tens to hundreds of sequences of 2048 tokens.
     for (const double loss : {5.0, 4.5, 4.0, 3.5, 3.0}) {
       if (loss > curve.floor + 0.2 && loss < curve.start_loss) losses.push_back(loss);
     }
@@ -48,7 +49,8 @@ Result<std::vector<RecordedRun>> read_runs(const CompareArgs& args) {
   return runs;
 }
 
-// The cluster that one of the runs measured. Its engine is Copus's own.
+// Loads the job of the recorded runs. Its cluster is --cluster, or else the one that a run
+// measured. Its cost options are those of Copus's own engine.
 Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<RecordedRun>& runs) {
   const auto known = std::find_if(runs.begin(), runs.end(), [](const RecordedRun& run) {
     return run.start() && run.start()->cluster;
@@ -58,7 +60,7 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
     if (known == runs.end()) {
       return field_error(
           "--cluster",
-          "missing, and no run of --from has measured its own; want it, or a run with "
+          "missing, and no run of --from has measured its cluster; want --cluster, or a run with "
           "--plan best or --adapt");
     }
     cluster = known->start()->cluster;
@@ -69,11 +71,12 @@ Result<Workload> load_recorded_job(const JobArgs& args, const std::vector<Record
   const Precision precision = start ? start->precision : Precision::kBf16;
   if (args.framework.known()) {
     return field_error("--framework",
-                       "got {} with --from; want none: its runs are of Copus's engine",
+                       "got {} with --from; want none, because Copus's engine made its runs",
                        shortened(*args.framework, 40));
   }
   if (args.precision.value_or(precision) != precision) {
-    return field_error("--precision", "got {}; want {}, as the runs of --from, or none",
+    return field_error("--precision",
+                       "got {}; want {}, as in the runs of --from, or no --precision",
                        to_string(*args.precision), to_string(precision));
   }
   COPUS_TRY(Workload job, load_job(args, cluster));
@@ -98,10 +101,9 @@ Result<void> resolve_job(const CompareArgs& args, const std::vector<RecordedRun>
     COPUS_TRY(sim.job, load_job(job));
   }
   if (sim.job.options.stage_cut == StageCut::kWork) {
-    return field_error(
-        "stage_cut",
-        "got work; want layers (--assume stage_cut=layers), because what a move of a "
-        "run costs is counted in whole layers");
+    return field_error("stage_cut",
+                       "got work; want layers (--assume stage_cut=layers), because the cost of a "
+                       "move is counted in whole layers");
   }
   return {};
 }
@@ -133,8 +135,8 @@ Result<void> resolve_candidates(const CompareArgs& args, Simulation& sim) {
   if (std::find(sim.batches.begin(), sim.batches.end(), scenario.start_batch) ==
       sim.batches.end()) {
     return field_error("--global-batch",
-                       "got {}; want one that some layout of {} GPUs (and --fix) can train with "
-                       "in the memory there is",
+                       "got {}; want a batch that some layout of {} GPUs, within --fix, can train "
+                       "in their memory",
                        scenario.start_batch, sim.job.cluster.gpus());
   }
   sim.assume("{} configurations, batches {}", scenario.candidates.size(),
@@ -170,7 +172,7 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
            &args.world.law, &args.world.true_calibration, &args.world.step_error}) {
     if (!option->given()) continue;
     return field_error(option->flag(),
-                       "got {} with --from; want one of the two: recorded runs say it",
+                       "got {} with --from; want only one of them: --from sets it already",
                        spelled(option->value()).front());
   }
   COPUS_TRY(RecordedWorld recorded, recorded_world(runs, sim.scenario.candidates,
@@ -186,7 +188,8 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
   const LossCurve& curve = sim.scenario.world.curve;
   COPUS_TRY(sim.losses, resolve_losses(args.losses.value_or({}), curve));
   sim.assume(
-      "as {} recorded run{} show: loss from {:.2f} to {:.2f}, progress to a loss {:.0f}% apart; "
+      "as {} recorded run{} show: loss from {:.2f} to {:.2f}, the runs' progress to a loss differs "
+      "by {:.0f}%; "
       "progress of a step 1/(1 + (Bcrit/B)^{:.2f})^(1/{:.2f}), critical batch {} at a loss of "
       "{:g}; "
       "step times of {} configurations",
@@ -235,7 +238,7 @@ Result<Simulation> resolve_simulation(const CompareArgs& args) {
   Simulation sim;
   COPUS_TRY(const std::vector<RecordedRun> runs, read_runs(args));
   COPUS_TRY_VOID(resolve_job(args, runs, sim));
-  // By default the policy maximises what the world rewards.
+  // By default the policy maximises the Goodput that agrees with the law of the world.
   PolicyOptions& policy = sim.scenario.controller.policy;
   if (runs.empty())
     policy.kind =

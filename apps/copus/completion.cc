@@ -1,5 +1,5 @@
-// copus completion: a shell's completion script, written from the commands themselves so that it
-// cannot fall behind.
+// copus completion: prints a shell's completion script. The program generates it from the
+// definitions of the commands, so that it always matches them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,8 @@
 namespace copus {
 namespace {
 
-// Values that are known, by flag: of the options that take one of a few, whatever the command.
+// Returns the known values of each flag, of all commands together: the choices of its options, and
+// the catalog's names.
 std::map<std::string, std::set<std::string>> values_by_flag(const CommandLine& line) {
   std::map<std::string, std::set<std::string>> values;
   for (const Command& command : line.commands()) {
@@ -37,7 +38,7 @@ std::map<std::string, std::set<std::string>> values_by_flag(const CommandLine& l
   return values;
 }
 
-// The words that may follow each command's name: the commands below it, and flags.
+// Returns the words that may follow each command's name: its subcommands and its flags.
 std::map<std::string, std::set<std::string>> words_by_command(CommandLine& line) {
   std::map<std::string, std::set<std::string>> words;
   for (const std::string& name : shown_commands(line.app())) words[name].insert("--help");
@@ -57,7 +58,7 @@ std::string commands_of(CommandLine& line) {
   return fmt::format("{}", fmt::join(shown_commands(line.app()), " "));
 }
 
-// The branches of a shell's `case`, which set what may stand next.
+// Returns the branches of a shell's `case` statement, which assign the words that may come next.
 std::string branches(const std::map<std::string, std::set<std::string>>& words_by_key,
                      std::string_view assignment) {
   std::string text;
@@ -84,7 +85,7 @@ std::string bash_script(CommandLine& line) {
       branches(values_by_flag(line), "words=\"{}\""));
 }
 
-// The same script serves `source` and a folder of functions that zsh loads when they are needed.
+// The script works with `source`, and also as a file in $fpath that zsh loads when it needs it.
 std::string zsh_script(CommandLine& line) {
   return fmt::format(
       "#compdef copus\n"
@@ -101,7 +102,7 @@ std::string zsh_script(CommandLine& line) {
       branches(values_by_flag(line), "known=({})"));
 }
 
-// Between single quotes of fish.
+// Quotes the text with single quotes for fish.
 std::string fish_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -140,8 +141,8 @@ std::string fish_script(CommandLine& line) {
 }
 
 struct CompletionArgs : OptionGroup {
-  Option<std::string> shell{this, "shell", word({"bash", "zsh", "fish"}), "whose script is printed",
-                            "bash"};
+  Option<std::string> shell{this, "shell", word({"bash", "zsh", "fish"}),
+                            "shell to print the script for", "bash"};
 };
 
 }  // namespace

@@ -54,8 +54,8 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// Size of all inputs together; 0 if it is not known: for standard input, and for a file whose error
-// the conversion itself will report.
+// Returns the size of all inputs together in bytes; 0 if it is not known, as for standard input. A
+// file that cannot be read also gives 0 here: the conversion reports its error.
 double total_size(const std::vector<std::string>& inputs) {
   double total = 0;
   for (const std::string& input : inputs) {
@@ -83,8 +83,8 @@ int run_tokenize(const DataArgs& args) {
   if (*args.split == DocumentSplit::kBlankLine &&
       totals->documents <= static_cast<std::int64_t>(args.inputs->size())) {
     to_stderr(
-        "copus: --split-documents: nothing to split at was found; a line is blank when it is "
-        "empty, without a space in it\n");
+        "copus: --split-documents: found no blank line to split at; a blank line is empty, without "
+        "spaces\n");
   }
   if (*args.json) {
     Json json;
@@ -159,8 +159,9 @@ int run_data(const DataArgs& args) {
   }
   if (args.inspect.given()) {
     if (args.output.given()) {
-      return report(field_error("--output", "got {} with --inspect, which writes nothing; want one",
-                                *args.output));
+      return report(field_error(
+          "--output", "got {} with --inspect, which writes nothing; want only one of them",
+          *args.output));
     }
     return run_inspect(args);
   }

@@ -1,4 +1,4 @@
-// copus: one subcommand per file; this one parses and dispatches.
+// The program copus: parses the command line and runs the command, which has a file of its own.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,7 @@
 
 namespace {
 
-// The program by its path, wherever it was found, and its arguments.
+// Returns the command line. Its first word is the path of this program's file.
 std::vector<std::string> own_command(int argc, char** argv) {
   std::vector<std::string> command(argv, argv + argc);
   const std::filesystem::path self = copus::own_program();
@@ -33,8 +33,8 @@ std::vector<std::string> own_command(int argc, char** argv) {
   return command;
 }
 
-// Before the parser, which would only say that something was not expected: the first word that is
-// no command of the one before it.
+// Refuses the first word that is not a subcommand of the words before it. This check precedes the
+// parser, whose error would only say that the word was not expected.
 copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
   CLI::App* at = &app;
   for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
@@ -53,8 +53,8 @@ copus::Result<void> check_commands(CLI::App& app, int argc, char** argv) {
   return {};
 }
 
-// The command that the arguments name, by its path ("checkpoint export"), and how many they take
-// for it, the program's name included.
+// The path of the command that the arguments name ("checkpoint export"), and the number of words
+// that name it, including the program's name.
 struct NamedCommand {
   std::string path;
   int words = 1;
@@ -73,15 +73,16 @@ NamedCommand named_command(const copus::CommandLine& line, int argc, char** argv
   return {path, i};
 }
 
-// A flag that its command does not have: what was meant, as far as it can be told.
+// Returns the error for a flag that the command does not have. It names another command that has
+// the flag, or flags of this command that are similar.
 copus::Error unknown_flag(const copus::CommandLine& line, const std::string& path,
                           const std::string& flag, const std::vector<std::string>& names) {
   for (const copus::Command& other : line.commands()) {
     const copus::AnyOption* option = other.args->find(flag.substr(2));
     if (option == nullptr || option->is_positional()) continue;
     return copus::field_error(
-        flag, "an option of copus {}, not of copus {}; copus {} --help lists its own", other.path,
-        path, path);
+        flag, "an option of copus {}, not of copus {}; copus {} --help lists its options",
+        other.path, path, path);
   }
   std::vector<std::string> near = copus::nearest_names(flag, names);
   // "--batch" for --global-batch.
@@ -90,10 +91,11 @@ copus::Error unknown_flag(const copus::CommandLine& line, const std::string& pat
       near = {name};
   }
   const std::string wanted = near.empty() ? "" : fmt::format("want {}; ", copus::join_or(near));
-  return copus::field_error(flag, "unknown option; {}copus {} --help lists them", wanted, path);
+  return copus::field_error(flag, "unknown option; {}copus {} --help lists the options", wanted,
+                            path);
 }
 
-// The same for the first flag that its command does not have, or that lacks its value.
+// Refuses the first flag that the command does not have, or that has no value but needs one.
 copus::Result<void> check_flags(const copus::CommandLine& line, int argc, char** argv) {
   const auto [path, words] = named_command(line, argc, argv);
   const auto command = std::find_if(line.commands().begin(), line.commands().end(),
@@ -121,7 +123,8 @@ copus::Result<void> check_flags(const copus::CommandLine& line, int argc, char**
   return {};
 }
 
-// An answer that did not arrive is none. A reader that went away wanted no more of it.
+// Flushes standard output and returns the exit code. If the answer could not be written, the
+// command has failed, unless the reader closed its end (EPIPE) because it has read enough.
 int answered(int exit_code) {
   errno = 0;
   const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -136,7 +139,7 @@ int answered(int exit_code) {
 
 int main(int argc, char** argv) {
   copus::open_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the write, as a full disk is
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is a write error, like a full disk
   if (const char* dir = std::getenv("COPUS_CATALOG")) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(dir, ignored)) {
@@ -146,7 +149,7 @@ int main(int argc, char** argv) {
     copus::set_catalog_dir(dir);
   }
   const std::string_view wanted = argc > 1 ? argv[1] : "";
-  if (wanted != "train") copus::print_to_whoever_reads();  // training asks whether it is a terminal
+  if (wanted != "train") copus::print_to_whoever_reads();  // train checks for a terminal
   const auto version = copus::version_answer({argv + (argc > 0 ? 1 : 0), argv + argc});
   if (!version) return copus::report(version.error());
   if (*version) {
@@ -155,7 +158,7 @@ int main(int argc, char** argv) {
   }
   copus::CommandLine line(own_command(argc, argv));
   CLI::App& app = line.app();
-  // For --help alone: version_answer() has answered.
+  // Only for --help: version_answer() has already handled --version.
   app.add_flag("--version")->description("print version, commit and libraries; --json: as JSON");
   app.footer(
       "Example: copus plan --model llama-3-70b --cluster 64x8xH100-80GB-SXM --global-batch 1024");
@@ -190,7 +193,7 @@ int main(int argc, char** argv) {
                                            path.empty() ? path : path + " "));
   } catch (const std::bad_alloc&) {
     return copus::report(copus::make_error("out of memory"));
-  } catch (const std::exception& error) {  // such as standard output that cannot be written
+  } catch (const std::exception& error) {  // for example, standard output cannot be written
     return copus::report(copus::make_error("{}", error.what()));
   }
 }

@@ -1,5 +1,5 @@
-// copus man: the manual pages, written from the commands themselves so that they cannot fall
-// behind.
+// copus man: prints the manual pages. The program generates them from the definitions of the
+// commands, so that they always match them.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -18,12 +18,13 @@ namespace copus {
 namespace {
 
 struct ManArgs : OptionGroup {
-  Option<std::string> page{this, "page", text("PAGE"), "to print, as \"copus plan\"", "copus"};
-  Option<std::string> into{this, "--into", text("FOLDER"), "write every page there instead",
-                           Otherwise{"print one"}};
+  Option<std::string> page{this, "page", text("PAGE"), "page to print, as \"copus plan\"", "copus"};
+  Option<std::string> into{this, "--into", text("FOLDER"),
+                           "write every page into this folder instead", Otherwise{"print one"}};
 };
 
-// The pages of a command, by its path below copus ("" for copus itself), and of those below it.
+// Adds the pages of a command and of its subcommands. `path`: the command's path below copus; ""
+// for copus itself.
 void add_pages(const CommandLine& line, const CLI::App& command, const std::string& path,
                std::vector<ManPage>& pages) {
   ManPage page;

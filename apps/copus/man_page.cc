@@ -14,8 +14,8 @@
 namespace copus {
 namespace {
 
-// Text that roff shows as it is. A hyphen is a minus sign, which can be copied to a shell; a dot or
-// an apostrophe that begins a line would be a request.
+// Escapes text so that roff shows it unchanged. A hyphen becomes a minus sign, which can be copied
+// to a shell. A dot or an apostrophe at the start of a line would be a request to roff.
 std::string roff(std::string_view text) {
   std::string out;
   bool line_begins = true;
@@ -36,7 +36,7 @@ std::string roff(std::string_view text) {
 std::string bold(std::string_view text) { return "\\fB" + roff(text) + "\\fR"; }
 std::string italic(std::string_view text) { return "\\fI" + roff(text) + "\\fR"; }
 
-// The option as it is typed: "--top N", or the name of its place.
+// Returns the option as a user types it: "--top N", or the name of a positional option.
 std::string as_typed(const AnyOption& option) {
   if (option.is_positional()) return italic(option.flag());
   const std::string value = value_text(option);
@@ -61,14 +61,14 @@ std::string synopsis_section(const ManPage& page) {
   return text + (has_others ? " [" + italic("OPTIONS") + "]\n" : "\n");
 }
 
-// The page of the program itself, of which every command is one.
+// Returns whether this is the page of the program itself, and not the page of a command.
 bool is_program(const ManPage& page) { return page.name.find(' ') == std::string::npos; }
 
 std::string man_entry(const std::string& head, std::string_view text) {
   return fmt::format(".TP\n{}\n{}\n", head, roff(text));
 }
 
-// Those without a title first, as --help has them.
+// Options without a title come first, as in --help.
 std::string options_section(const ManPage& page) {
   std::vector<std::string> titles{""};
   std::map<std::string, std::string> entries;

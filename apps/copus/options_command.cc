@@ -15,9 +15,9 @@ namespace copus {
 namespace {
 
 struct OptionsArgs : OptionGroup {
-  Option<std::string> command{this, "command", text("COMMAND"), "as \"checkpoint export\"",
+  Option<std::string> command{this, "command", text("COMMAND"), "command, as \"checkpoint export\"",
                               Required()};
-  Option<std::string> title{this, "title", text("TITLE"), "of the options, as --help has it", ""};
+  Option<std::string> title{this, "title", text("TITLE"), "title of the options in --help", ""};
 };
 
 Result<int> print_table(const CommandLine& line, const OptionsArgs& args) {

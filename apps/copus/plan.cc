@@ -1,4 +1,4 @@
-// copus plan: the search.
+// copus plan: searches the best plans for a job and prints them.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,17 +21,18 @@
 namespace copus {
 namespace {
 
-// Mean error of predictions for published steps of Megatron-LM (docs/accuracy.md).
+// Plans whose times differ by less than this share are a near tie: it is the mean error of
+// predictions for published steps of Megatron-LM (docs/accuracy.md).
 constexpr double kNearTie = 0.03;
 
 constexpr const char* kCutByWork =
-    "Stages are cut by work, inside layers too: for an engine that does so.";
+    "Stages are cut by work, also inside layers: only for an engine that can do this.";
 
 struct BatchSweep {
   std::int64_t from = 0, to = 0;
 };
 
-// "16:4096".
+// The values of an option that takes a range of batches, as "16:4096".
 Values<BatchSweep> batch_sweep() {
   return single<BatchSweep>(
       "FROM:TO",
@@ -55,7 +56,8 @@ struct PlanArgs : OptionGroup {
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};
   Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many plans to print", 10};
   Option<bool> variants{this, "--variants", flag(),
-                        "rank every variant, not the best of each (tp, cp, ep, pp, dp)", false};
+                        "rank every variant, not only the best of each (tp, cp, ep, pp, dp)",
+                        false};
   Option<BatchSweep> sweep_batch{
       this, "--sweep-batch", batch_sweep(),
       "print a table of the best plan at each batch FROM, 2 FROM, ... up to TO"};
@@ -65,8 +67,9 @@ struct PlanArgs : OptionGroup {
 
 constexpr const char* kBarTitle = "<where the time goes";
 
-// Plans as a table that fits the terminal: where it is too narrow the bar goes first, then what
-// follows from the step's time. True: the bar is there, and its legend below.
+// Prints the plans as a table that fits the terminal. If the terminal is too narrow, the table
+// leaves out the bar first, then the columns that follow from the step's time, then the memory.
+// Returns whether it printed the bar, with its legend below.
 bool print_plans(const char* label, const char* layout,
                  const std::vector<std::vector<std::string>>& rows) {
   const std::vector<std::string> titles = {label, layout, "step",   "tok/s/GPU",
@@ -98,7 +101,8 @@ Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
   return json;
 }
 
-// What a user may not know who typed dp, tp, pp and mb as short text; empty if it does not matter.
+// Returns a note for users who gave --fix a whole layout and may not know that it pins every part;
+// empty if --fix does not pin every part.
 std::string note_on_pins(const SearchRequest& request) {
   if (request.fixed.given != PlanFields::all()) return "";
   return "; --fix got a whole layout, which pins every part: write tp=2,pp=4 to pin only some";
@@ -109,7 +113,8 @@ Error with_note(Error error, const SearchRequest& request) {
   return error;
 }
 
-// One sentence on why a search found nothing: no layout divides, or none fits.
+// Returns one sentence that says why the search found nothing: no layout divides the job, or no
+// layout fits in memory.
 std::string why_nothing(const StepModel& model, const SearchRequest& request,
                         const SearchResult& found) {
   if (!found.closest) {
@@ -149,9 +154,8 @@ void print_search(const Workload& job, const StepModel& model, const SearchResul
     return plan.estimate.time < found.plans[0].estimate.time * (1 + kNearTie);
   });
   if (close > 1) {
-    fmt::print(
-        "The first {} are within {:.0f}%: closer than predictions are exact, so time them.\n",
-        close, 100 * kNearTie);
+    fmt::print("The first {} are within {:.0f}%, less than the error of predictions: time them.\n",
+               close, 100 * kNearTie);
   }
   if (!usual) {
     fmt::print(
@@ -246,7 +250,7 @@ int run_plan(const PlanArgs& args) {
     say_not_used({&args.job.global_batch, &args.top, &args.variants}, "--sweep-batch");
     return run_sweep(args, *job, request);
   }
-  if (emits) say_not_used({&args.top, &args.variants}, "--emit, which prints the best");
+  if (emits) say_not_used({&args.top, &args.variants}, "--emit, which prints only the best plan");
   const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
   bool progress_shown = false;
   if (isatty(STDERR_FILENO) != 0) {

@@ -20,8 +20,8 @@ struct PredictArgs : OptionGroup {
                             "write the step's timeline for Perfetto to this file"};
 };
 
-// Says what a plan that does not fit needs, and what to try, beginning with the largest part of the
-// memory.
+// Returns a sentence that says how much memory a plan that does not fit needs, and what to try
+// against the largest part of it.
 std::string misfit_sentence(const StepModel& model, const ParallelPlan& plan,
                             const StepEstimate& estimate) {
   const MemoryBreakdown& m = estimate.memory;

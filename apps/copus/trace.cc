@@ -68,8 +68,8 @@ Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
         spans[{is_backward(a.kind), a.chunk, a.micro_batch}] = trace.spans.size();
       trace.spans.push_back(std::move(span));
     }
-    // After the pipeline, on every rank alike: the exposed part of the gradient reduction, then the
-    // optimizer.
+    // After the pipeline every rank has the same spans: the exposed part of the gradient reduction,
+    // the optimizer, and the fixed cost.
     Seconds at = end;
     auto after = [&](const char* name, Seconds duration) {
       if (duration.v <= 0) return;

@@ -8,8 +8,9 @@
 
 namespace copus {
 
-// One track per pipeline rank, with arrows for messages between stages; then gradient reduction and
-// optimizer. Returns an error if the step has more actions than a viewer can load.
+// Returns the trace: one track per pipeline rank, with arrows for messages between stages, and with
+// the gradient reduction and the optimizer at its end. An error if the step has more actions than a
+// viewer can load.
 Result<std::string> step_trace(const StepModel& model, const ParallelPlan& plan,
                                const StepEstimate& estimate);
 

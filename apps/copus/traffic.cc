@@ -28,12 +28,12 @@ struct TrafficArgs : OptionGroup {
   Option<std::string> csv{this, "--csv", text("FILE"),
                           "write the matrix: source,destination,dimension,bytes"};
   Option<std::string> pattern{this, "--pattern", text("FILE"),
-                              "write that GPU's bursts: start_s,end_s,dimension,bytes"};
+                              "write the bursts of --gpu: start_s,end_s,dimension,bytes"};
   Option<std::string> svg{this, "--svg", text("FILE"),
                           "draw matrix, shares, links and pattern into this file"};
 };
 
-// The data that text, JSON and drawing show.
+// The data that the text, the JSON and the drawing show.
 struct Report {
   Traffic traffic;
   LinkLoads links;

@@ -1,5 +1,5 @@
-// copus train where the engine is: this process is the supervisor of local ranks, or one rank of a
-// run.
+// copus train in the program with the engine. This process supervises local ranks, or is one rank
+// of a run.
 #include "apps/copus/train.h"
 
 #include <fmt/format.h>
@@ -27,19 +27,20 @@ namespace copus {
 namespace {
 
 std::atomic<bool> stop_asked{false};
-std::atomic<int> stop_signal{SIGTERM};  // another rank may have got the signal alone
+std::atomic<int> stop_signal{SIGTERM};  // stays SIGTERM if only other ranks got a signal
 std::atomic<Activity*> own_activity{nullptr};
 extern "C" void ask_to_stop(int number) {
-  // Before the first step nothing is there to save, and what waits for a meeting hears nothing.
+  // Before the first step there is nothing to save, and a rank that waits to meet the others does
+  // not check for a stop.
   const Activity* activity = own_activity.load();
   if (activity == nullptr || activity->step() == 0) ::_exit(128 + number);
   stop_signal.store(number);
   stop_asked.store(true);
-  if (number == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second one does not wait
+  if (number == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second SIGINT ends the process at once
 }
 
-// SIGHUP only where it is not ignored (nohup). A reader of our output that goes away must not take
-// the run with it.
+// Handles the signals that ask a run to stop; SIGHUP only if it is not ignored, as under nohup.
+// Ignores SIGPIPE, so that the run goes on when the reader of its output goes away.
 void listen_to_signals() {
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, ask_to_stop);
   if (std::signal(SIGHUP, ask_to_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
@@ -57,7 +58,7 @@ Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
     rendezvous.store = local_store();
   } else if (!who.node_store.empty()) {
     auto joined = join_node_store(who.node_store, rendezvous.timeout);
-    if (!joined) throw CommError(joined.error().message);  // starting again may help
+    if (!joined) throw CommError(joined.error().message);  // a restart may help
     rendezvous.store = std::move(joined).value();
   } else if (who.rank == 0 && !who.store_is_served) {
     COPUS_TRY(const ServedStore served,
@@ -66,10 +67,11 @@ Result<Rendezvous> meet(const TrainArgs& args, const RankEnvironment& who) {
   } else {
     auto joined =
         join_store(who.master_address, who.master_port, who.world_size, rendezvous.timeout);
-    if (!joined) throw CommError(joined.error().message);  // starting again may help
+    if (!joined) throw CommError(joined.error().message);  // a restart may help
     rendezvous.store = std::move(joined).value();
   }
-  // torchrun's outlives its attempts: what an earlier one said there is not this one's.
+  // torchrun's store outlives its attempts. Each attempt uses its own part of the store, so that it
+  // does not read the keys of an earlier one.
   const auto attempt = environment_variable("TORCHELASTIC_RESTART_COUNT");
   rendezvous.store = part_of_store(rendezvous.store, "attempt" + attempt.value_or("0"));
   return rendezvous;
@@ -98,20 +100,20 @@ void print_outcome(const RunOutcome& outcome, const RunOptions& run, bool json) 
                   counted(outcome.steps, "step"), counted(outcome.samples, "sample"), loss,
                   held_out, outcome.seconds.v, outcome.tokens_per_s, run.run_dir);
   std::fputs(text.c_str(), stdout);
-  // Lines for a person may be lost on the way: the run is what was asked for, and it is recorded.
+  // It is no error if these lines cannot be printed: the run is done, and its directory records it.
   std::fflush(stdout);
   std::clearerr(stdout);
 }
 
-// Where a rank of a run is left. The groups outlive a failure: their destructors would wait for
-// ranks that are gone.
+// What leave() needs at the end of a rank. The groups must outlive run_rank() after a failure,
+// because their destructors would wait for ranks that are gone.
 struct RankEnd {
   std::unique_ptr<GroupCache> groups;
-  bool well = false;  // all ranks ended alike
+  bool well = false;  // the run did not fail
 };
 
-// On GPUs nothing of c10d's or CUDA's is waited for: after a failure the process ends at once, and
-// after a run that went well within --timeout.
+// Ends this rank, or returns its exit code. On GPUs the rank does not wait for c10d or CUDA to shut
+// down after a failure: the process ends at once. After a good run it waits at most --timeout.
 int leave(RankEnd& end, int code) {
   if (!end.groups) return code;
   const Rendezvous& where = end.groups->rendezvous();
@@ -142,7 +144,7 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     run.held_directory = static_cast<int>(descriptor);
   }
   COPUS_TRY(const Rendezvous rendezvous, meet(args, who));
-  // Never freed: a signal may come as late as it likes.
+  // Never freed, because the signal handler may still run at the end of the process.
   static const auto* const kept = new std::shared_ptr<Activity>(rendezvous.activity);
   own_activity = kept->get();
   end.groups = std::make_unique<GroupCache>(rendezvous);
@@ -156,17 +158,17 @@ Result<int> run_rank(const TrainArgs& args, RunOptions run, const RankEnvironmen
     const int number = stop_signal.load();
     if (who.rank == 0) print_outcome(outcome, run, *args.json);
     if (!outcome.error.empty()) return run_failed(outcome.error);
-    // What it was asked for is done: it can go on later as if nothing had been.
+    // The run did what the signal asked for: it saved a checkpoint, from which it can go on later.
     if (outcome.saved && number != SIGINT) return kOk;
-    // The supervisor says it for its ranks.
+    // Copus's supervisor reports the signal for its ranks.
     if (who.rank == 0 && who.launcher != Launcher::kCopus) {
       report(make_error("stopped by {}", signal_name(number)));
     }
     return 128 + number;
   }
-  // The rest is agreed: one rank speaks for all, and its exit code is the run's.
+  // All ranks know the outcome from here on. Rank 0 reports it, and its exit code is the run's.
   if (who.rank != 0) return kOk;
-  // Starting again would end the same.
+  // A restart would end in the same way; kVerdictExit tells the supervisor not to try one.
   const auto verdict = [&](const std::string& message) {
     run_failed(message);
     return who.launcher == Launcher::kCopus ? kVerdictExit : kAnswerIsNo;
@@ -185,7 +187,7 @@ int train(TrainRequest request, TrainArgs& args, const std::vector<std::string>&
   if (!request.environment && (request.ranks > 1 || request.restarts.max_restarts > 0)) {
     return run_supervisor(args, request, command.front());
   }
-  // libtorch's exceptions end here.
+  // libtorch throws exceptions; they must not leave this function.
   RankEnd end;
   try {
     const Result<int> code = run_rank(args, std::move(request.run),

@@ -1,4 +1,4 @@
-// copus train, once its request has been validated.
+// Runs copus train after its request has been validated.
 #pragma once
 
 #include <string>

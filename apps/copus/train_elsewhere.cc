@@ -1,5 +1,6 @@
-// `copus` itself has no libtorch, which takes longer to load than a search takes: training lives in
-// copus-train, the same program with the engine in it, and this process becomes that one.
+// copus train in the program without the engine: replaces this process by copus-train, which is the
+// same program with the engine. `copus` itself does not link libtorch, because libtorch takes
+// longer to load than a search takes.
 #include <unistd.h>
 
 #include "apps/copus/common.h"
@@ -14,7 +15,7 @@ int train(TrainRequest /*request*/, TrainArgs& /*args*/, const std::vector<std::
   arguments.reserve(command.size() + 1);
   for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
   arguments.push_back(nullptr);
-  execv(engine.c_str(), arguments.data());  // returns where there is none
+  execv(engine.c_str(), arguments.data());  // returns only if it cannot start the program
   return report(
       field_error("train",
                   "the engine (copus-train) is not installed; want the package copus-train, or "

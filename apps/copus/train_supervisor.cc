@@ -34,15 +34,16 @@ namespace {
 
 void say(const std::string& text) { to_stderr(fmt::format("copus: {}\n", text)); }
 
-// Ends ranks that no other rank waits for: when all of them are stopped, or the only one is. In all
-// other cases a waiting rank notices first.
+// Finds silent ranks that no other rank waits for: all ranks are stopped, or the only one is. In
+// all other cases a waiting rank notices first. Returns a text on the ranks to end; empty if there
+// are none.
 class Silence {
  public:
   Silence(std::string folder, Seconds timeout) : folder_(std::move(folder)), timeout_(timeout) {}
 
   std::string operator()(const std::vector<int>& alive) {
-    // Silence is counted in looks of at most a few seconds each, so that the time during which this
-    // process itself was stopped does not count.
+    // One call adds at most 2 s of silence, so that the time during which this process itself was
+    // stopped does not count.
     const auto now = std::chrono::steady_clock::now();
     const Seconds passed = min(Seconds(2), to_seconds(now - last_));
     last_ = now;
@@ -73,8 +74,8 @@ class Silence {
     std::uint64_t ticks = 0;
     Seconds silent;
   };
-  // Long enough for the ranks' own limits to act first, even if one rank waits for another that
-  // waits.
+  // Long enough for the ranks' own limits to act first, even if a rank waits for one that itself
+  // waits for another.
   Seconds limit(const Heard& heard) const {
     return 2 * longest_time(heard.ever ? Doing::kBetweenSteps : Doing::kStarting, timeout_) +
            Seconds(10);
@@ -96,7 +97,8 @@ std::optional<std::int64_t> step_of(const std::optional<PublishedCheckpoint>& ch
   return checkpoint ? std::optional(checkpoint->step) : std::nullopt;
 }
 
-// Ranks that are not used in the next attempt: killed by a signal that we did not send, or hung.
+// Returns the ranks that the next attempt does not use: those killed by a signal that the
+// supervisor did not send, or else those that hung.
 std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string& folder, int ranks,
                             Seconds timeout) {
   if (!outcome.killed.empty()) return outcome.killed;
@@ -109,7 +111,7 @@ std::vector<int> lost_ranks(const SupervisorOutcome& outcome, const std::string&
   return lost;
 }
 
-// One attempt, with its own meeting point. The ranks inherit the lock of the run directory.
+// Runs one attempt, with its own meeting point. The ranks inherit the lock of the run directory.
 Result<SupervisorOutcome> attempt(const TrainArgs& args, const RunDirectory& directory, int ranks,
                                   const std::vector<std::string>& command,
                                   const std::string& why_again) {
@@ -173,7 +175,7 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
   const RestartOptions& options = request.restarts;
   int ranks = request.ranks;
   const Seconds timeout = *args.machine.timeout;
-  // Also between two attempts.
+  // The run must go on when the reader of its output goes away, also between two attempts.
   std::signal(SIGPIPE, SIG_IGN);
   // Held until the last attempt ends, so that no other run can take the directory between two
   // attempts.
@@ -188,9 +190,9 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
   std::string why_again;
   for (;;) {
     std::error_code ignored;
-    remove_tree(folder, ignored);  // of an earlier attempt
+    remove_tree(folder, ignored);  // left by an earlier attempt
     const Result<SupervisorOutcome> outcome = attempt(args, *directory, ranks, command, why_again);
-    // If the processes cannot be started, this is bad input the first time, and a failed run later.
+    // Processes that cannot be started are bad input the first time, and a failed run later.
     if (!outcome) {
       return restarts.made() == 0 ? report(outcome.error()) : run_failed(outcome.error().message);
     }
@@ -214,13 +216,14 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
                     from ? fmt::format("from the checkpoint of step {}", from->step)
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
-    // A run that failed before it began has only its command line.
+    // A run that failed before it began has no config.toml, so its command line is used again.
     const bool begun = std::filesystem::exists(run.run_dir + "/config.toml", ignored);
     TrainArgs as_it_is;
     ask_for_the_run_as_it_is(args, as_it_is);
     TrainArgs& again = begun ? as_it_is : args;
     again.checkpoint.resume.set(true, From::kCommandLine);
-    // Until the run has written its own config.toml, the file does not know that ranks are gone.
+    // The config.toml may still have the first number of ranks, so the command line gives the new
+    // one.
     if (next->ranks != first_ranks) shrink(run.trainer, from, next->ranks, again);
     command = command_of(program, again);
     ranks = next->ranks;

@@ -1,4 +1,4 @@
-// copus train as the supervisor of local ranks. The ranks are processes of the same command.
+// The supervisor of copus train, which starts local ranks as processes of the same program.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ constexpr const char* kHeldDirectory = "COPUS_HELD_DIRECTORY";
 // Reports a run that began and failed; returns its exit code.
 int run_failed(const std::string& message);
 
-// Starts the ranks, and restarts them, possibly with fewer ranks, as the options allow, until the
-// run ends; returns the exit code. `program` is this program's path.
+// Starts the ranks. Restarts them, possibly with fewer ranks, as the options allow, until the run
+// ends. Returns the exit code. `program` is this program's path.
 int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::string& program);
 
 }  // namespace copus

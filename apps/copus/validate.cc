@@ -92,7 +92,8 @@ class Profiles {
     return profiles;
   }
 
-  // Records in the run and in the validation if another profile than the stated one is used.
+  // Returns the profile of the run. If the run's own framework has none, records this in the run
+  // and in the validation.
   const FrameworkProfile& of(MeasuredRun& run, Validation& validation) {
     if (is_fixed_) return fallback_;
     if (const auto found = known_.find(run.framework); found != known_.end()) return found->second;
@@ -120,7 +121,7 @@ Validation price_all(std::vector<MeasuredFile>& files, Profiles& profiles,
   return validation;
 }
 
-// The index of `column` in `columns`; appends it if it is missing.
+// Returns the index of `column` in `columns`; appends it if it is missing.
 std::size_t place_of(std::vector<std::string>& columns, const std::string& column) {
   const auto found = std::find(columns.begin(), columns.end(), column);
   const auto place = static_cast<std::size_t>(found - columns.begin());
@@ -128,7 +129,7 @@ std::size_t place_of(std::vector<std::string>& columns, const std::string& colum
   return place;
 }
 
-// Every row of every file, with the columns of all files and its prediction.
+// Returns a CSV table with every row of every file: the columns of all files, and the predictions.
 std::string predictions_csv(const std::vector<MeasuredFile>& files, const Validation& validation) {
   std::vector<std::string> columns;
   std::vector<std::vector<std::size_t>> places;  // of each file's columns
@@ -181,7 +182,7 @@ std::string plot_svg(const Validation& validation) {
   return scatter_svg(picture);
 }
 
-// Only one output can go to standard output.
+// Refuses options that exclude each other, and two outputs to one path.
 Result<void> check_outputs(const ValidateArgs& args) {
   const bool calibrates = args.calibrate.given();
   if (!calibrates && (args.keep.given() || *args.from_scratch)) {

@@ -31,7 +31,7 @@ std::string plain(const std::optional<double>& value) {
 std::string count(std::size_t n) { return fmt::format("{}", n); }
 std::string rows_text(std::size_t n) { return fmt::format("{} row{}", n, n == 1 ? "" : "s"); }
 
-// A line of a table: a source, one of its two scales, or all rows.
+// A line of a table: a source, its rows of one scale, or all rows.
 struct Line {
   std::string name;
   const Accuracy* figures;
@@ -87,7 +87,7 @@ std::string figures_text(const AccuracyReport& report) {
   return text;
 }
 
-// Breaks at spaces and indents each line.
+// Breaks the text into lines at spaces and indents each line.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string out;
   std::size_t column = kLineWidth + 1;

@@ -16,7 +16,7 @@ namespace copus {
 struct Validation {
   std::vector<PricedRun> runs;
   std::map<std::string, std::size_t>
-      unknown_frameworks;  // number of rows by the name that they state
+      unknown_frameworks;  // number of rows, by the framework that they name
   std::size_t top = 10;    // how many of the worst rows to print
 };
 
@@ -24,7 +24,8 @@ struct Validation {
 std::string percent(const std::optional<double>& fraction);
 
 std::string validation_to_text(const Validation& validation);
-// The assumptions that were used and the rows that were not priced; empty if there are none.
+// Returns a text on the assumptions that were used and the rows that were not priced; empty if
+// there are none.
 std::string notes_to_text(const Validation& validation);
 Json validation_to_json(const Validation& validation);
 

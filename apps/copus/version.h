@@ -1,4 +1,4 @@
-// copus --version: what this program was built from.
+// copus --version: prints what this program was built from.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace copus {
 
-// The answer to `copus --version [--json]`; nothing where `words`, what stands behind the program's
-// name, ask for something else.
+// Returns the answer to `copus --version [--json]`; nothing if `words` ask for something else, and
+// an error for other words after --version. `words`: the arguments, without the program's name.
 Result<std::optional<std::string>> version_answer(std::span<const char* const> words);
 
 }  // namespace copus

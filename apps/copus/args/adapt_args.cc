@@ -16,8 +16,8 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
-// What --adapt may choose from. The engine trains ZeRO stages 0 and 1, without context or expert
-// parallelism.
+// Returns the search spaces of --adapt: partial plans that pin --fix and what the engine cannot
+// vary. The engine trains ZeRO stages 0 and 1, without context or expert parallelism.
 Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerOptions trainer) {
   PartialPlan pinned;
   if (!fix.empty()) {
@@ -34,14 +34,14 @@ Result<std::vector<PartialPlan>> resolve_spaces(const std::string& fix, TrainerO
   return std::vector<PartialPlan>{pinned, sharded};
 }
 
-// The plan that a run begins with must allow a measurement of the noise scale, and --fix must allow
-// the plan.
+// Checks that the noise scale can be measured with the plan that the run begins with, and that
+// --fix allows this plan.
 Result<void> check_start(const TrainerOptions& trainer, const std::vector<PartialPlan>& spaces) {
   if (noise_prefix(trainer.plan, trainer.global_batch) == 0) {
     return field_error(
         "--plan",
-        "got {} at batch {}; want two micro-batches or two replicas, or the gradient noise "
-        "scale cannot be measured (a smaller micro_batch)",
+        "got {} at batch {}; want two micro-batches or two replicas, because the gradient noise "
+        "scale cannot be measured from one (try a smaller micro_batch)",
         short_name(trainer.plan), trainer.global_batch);
   }
   for (const PartialPlan& space : spaces) {
@@ -52,8 +52,8 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
                      value_text(trainer.plan, field), value_text(spaces.front().plan, field));
 }
 
-// A run that makes no decisions does not write their options to config.toml. It writes --fix and
-// --cluster only if it searches for the best plan.
+// Leaves the options for decisions out of the config.toml of a run that makes none. Leaves out
+// --fix and --cluster too, unless the run searches for the best plan.
 void leave_out_what_is_not_used(AdaptArgs& args, PlanChoice plan) {
   for (AnyOption* option : args.policy.decisions.options()) option->leave_out_of_file();
   if (plan == PlanChoice::kBest) return;

@@ -21,12 +21,12 @@ struct AdaptArgs : OptionGroup {
                         Otherwise{"measured on CPUs, the catalog's on GPUs"}};
 };
 
-// Who chooses the plan: the user; the search (--plan best); or the run, because --plan was left
-// out.
+// How the plan is chosen: by the user; by the search (--plan best); or by the run, because --plan
+// was left out.
 enum class PlanChoice { kGiven, kBest, kLeftOpen };
 
-// Sets defaults in `args` that depend on other options, and decides which of `args` the run's
-// config.toml has.
+// Converts `args`. Also sets the defaults in `args` that depend on other options, and decides which
+// options of `args` the run's config.toml has.
 Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& trainer, PlanChoice plan,
                                    int ranks);
 

@@ -19,7 +19,7 @@ Values<std::int64_t> steps_or_off() {
 
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args) {
   if (*args.other_data && !*args.resume) {
-    return field_error("--other-data", "got without --resume; want it only for a run that goes on");
+    return field_error("--other-data", "got it without --resume; want --resume too");
   }
   CheckpointOptions out;
   out.every = args.every.value_or(0);

@@ -11,7 +11,7 @@ namespace copus {
 // The largest number of steps or samples that an option accepts.
 constexpr std::int64_t kMany = 1'000'000'000'000;
 
-// 1 or more; "off" is 0.
+// The values of an option that takes a number of steps, 1 or more, or "off", which is 0.
 Values<std::int64_t> steps_or_off();
 
 struct CheckpointArgs : OptionGroup {
@@ -40,7 +40,8 @@ struct CheckpointArgs : OptionGroup {
       InFile::kRead};
 };
 
-// Does not fill in what the user gave of the run's other options (plan_given and so on).
+// Converts `args`. Leaves the fields that depend on other options (plan_given, batch_given,
+// lr_given and wait) to the caller.
 Result<CheckpointOptions> resolve_checkpoints(const CheckpointArgs& args);
 
 }  // namespace copus

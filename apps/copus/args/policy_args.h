@@ -1,4 +1,4 @@
-// Options for the choice of batch and layout, of live runs and of simulated ones.
+// Options for the choice of batch and layout, in live and in simulated runs.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ Values<BatchRange> batch_range();  // "LOW:HIGH"
 
 constexpr const char* kAdapting = "Adapting";
 
-// The range of batches of a command that is not given --batch-range.
+// The default of --batch-range, which differs between commands.
 struct UsualBatches {
-  int halvings;      // of --global-batch, to the lowest batch; fewer if they give no whole number
+  int halvings;      // from --global-batch to the lowest batch; an odd batch is not halved
   const char* text;  // what --help says
 };
 inline constexpr UsualBatches kFromAQuarter{2, "a quarter to 64 times --global-batch"};
 inline constexpr UsualBatches kFromTheStart{0, "1 to 64 times --global-batch"};
 
-// Options for decisions. A run that makes none does not use them.
+// Options for decisions. A run that makes no decisions does not use them.
 struct DecisionArgs : OptionGroup {
   static constexpr std::int64_t kManySteps = 1'000'000;
 
@@ -76,11 +76,12 @@ struct PolicyArgs : OptionGroup {
   FixOption fix{this};
 };
 
-// Leaves policy.adapt as it is, and policy.kind unless --goodput is given.
+// Sets the options of `out` from `args`. Leaves policy.adapt unchanged, and policy.kind too unless
+// --goodput is given.
 Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out);
 
-// The batches that a run may choose from if it begins with `start`. An error if the range that the
-// user gave does not hold `start`.
+// Returns the batches that a run may choose from if it begins with `start`; an error if the user's
+// range does not hold `start`.
 Result<BatchRange> resolve_batches(const DecisionArgs& args, std::int64_t start);
 
 }  // namespace copus

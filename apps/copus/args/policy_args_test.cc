@@ -13,7 +13,7 @@ BatchRange batches_of(const UsualBatches& usual, std::int64_t start) {
 TEST(ResolveBatches, AreThoseThatHelpNamesIfTheUserGivesNone) {
   EXPECT_EQ(batches_of(kFromAQuarter, 16), (BatchRange{4, 1024}));
   EXPECT_EQ(batches_of(kFromTheStart, 16), (BatchRange{16, 1024}));
-  // As far as halves are whole numbers.
+  // Halving stops at an odd batch.
   EXPECT_EQ(batches_of(kFromAQuarter, 6), (BatchRange{3, 384}));
   EXPECT_EQ(batches_of(kFromAQuarter, 1), (BatchRange{1, 64}));
   for (const UsualBatches& usual : {kFromAQuarter, kFromTheStart}) {

@@ -27,8 +27,8 @@ std::optional<Manifest> newest_manifest(const std::string& run_dir) {
   return std::nullopt;
 }
 
-// A run that stops adapting stays at the plan and batch that it reached. config.toml has those that
-// it began with.
+// Keeps a run that stops adapting at the plan and batch of its newest checkpoint. Its config.toml
+// has the plan and batch that it began with.
 void stay_where_it_is(TrainArgs& args, int ranks) {
   const std::optional<Manifest> newest = newest_manifest(*args.run_dir);
   if (!newest || !newest->optimizer) return;  // imported weights have no plan
@@ -48,7 +48,7 @@ void write_as_printed(Option<std::string>& plan) {
   }
 }
 
-// What config.toml has of the option; empty: nothing.
+// Returns the option's value as config.toml has it; empty if the file does not have the option.
 std::string text_in_file(const AnyOption& option) {
   const std::optional<Json> value = option.written();
   return value ? fmt::format("{}", fmt::join(spelled(*value), ",")) : "";
@@ -59,11 +59,12 @@ std::string text_in_file(const AnyOption& option) {
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment) {
   if (!*args.checkpoint.resume) return {};
-  if (!args.run_dir.known()) return field_error("--run-dir", "missing; want the run to --resume");
+  if (!args.run_dir.known())
+    return field_error("--run-dir", "missing; want the directory of the run to resume");
   const std::string path = config_path(*args.run_dir);
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) {
-    // An imported model, or a run that ended before its first step.
+    // This is an imported model, or a run that ended before its first step.
     if (args.model.given() || resumed_model(*args.run_dir)) return {};
     return field_error("--resume", "{} has no config.toml; want the directory of a run",
                        *args.run_dir);
@@ -91,7 +92,8 @@ Result<void> read_resumed_config(TrainArgs& args,
 
 std::vector<OptionChange> changed_options(const std::string& run_dir, const TrainArgs& args) {
   TrainArgs before;
-  // read_resumed_config() refuses a file that cannot be read; an imported model has none.
+  // An imported model has no config.toml; read_resumed_config() has refused a file that it cannot
+  // read.
   if (!read_config(before, config_path(run_dir), From::kRun)) return {};
   write_as_printed(before.plan);
   std::vector<OptionChange> changes;
@@ -111,7 +113,7 @@ std::optional<ModelSpec> resumed_model(const std::string& run_dir) {
 }
 
 Result<void> check_no_checkpoints(const std::string& run_dir) {
-  // Not checked here: events of an earlier run, which RunDirectory refuses.
+  // RunDirectory refuses the events of an earlier run, so they need no check here.
   std::error_code failed;
   if (std::filesystem::file_size(events_path(run_dir), failed) > 0 && !failed) return {};
   const auto found = list_checkpoints(run_dir);

@@ -14,14 +14,14 @@ namespace copus {
 // for another number of ranks is not read.
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment);
-// The options that RUN/config.toml has otherwise than the file that `args` would give. REQUIRES:
-// resolve_run() has resolved `args`.
+// Returns the options whose values in RUN/config.toml differ from those in the config.toml that
+// `args` would give. REQUIRES: resolve_run() has resolved `args`.
 std::vector<OptionChange> changed_options(const std::string& run_dir, const TrainArgs& args);
-// The model of the newest readable checkpoint; nothing if there is none.
+// Returns the model of the newest readable checkpoint; nothing if there is none.
 std::optional<ModelSpec> resumed_model(const std::string& run_dir);
 
-// A new run must not find checkpoints: it would delete them in time, or a resume would take them
-// for its own.
+// Checks that the directory of a new run has no checkpoints of an earlier one. The new run would
+// later delete them, or --resume would take them for checkpoints of the new run.
 Result<void> check_no_checkpoints(const std::string& run_dir);
 
 }  // namespace copus

@@ -8,7 +8,7 @@
 namespace copus {
 namespace {
 
-// The text of a small run's config.toml, in which `old` is replaced by `now`.
+// Returns the text of a small run's config.toml, in which `old` is replaced by `now`.
 std::string config_with(const TestFolder& folder, const std::string& old, const std::string& now) {
   TrainArgs args;
   args.model.set("tiny", From::kCommandLine);

@@ -29,8 +29,8 @@ struct ClusterOption : Option<std::string> {
 };
 
 struct PlanOption : Option<std::string> {
-  // `form`: what the command takes; `more`: what else it takes, and what it does with parts of the
-  // plan that are left out.
+  // `form`: the placeholder in --help; `more`: other values that the command takes, and what it
+  // does with parts of the plan that are left out.
   PlanOption(OptionGroup* group, std::string form, const std::string& more,
              Default<std::string> otherwise)
       : Option(group, "--plan", text(std::move(form)),
@@ -84,8 +84,8 @@ struct SeqLenOption : Option<std::int64_t> {
                Otherwise{fmt::format("the model's positions, at most {}", usual)}) {}
 };
 
-// `T`: what the command can choose from. A planner prices more kinds of products than the engine
-// has.
+// `T`: the type of the precisions that the command offers. The planner prices more precisions than
+// the engine can train in.
 template <typename T>
 struct PrecisionOption : Option<T> {
   template <std::size_t kCount>

@@ -30,7 +30,8 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
       fill_in_dp(partial, ranks, "--plan", fmt::format("the {}", counted(ranks, "rank"))));
   ParallelPlan& plan = partial.plan;
   if (!partial.has(PlanField::kMicroBatch) && plan.dp > 0 && global_batch % plan.dp == 0) {
-    // The largest up to 8 that divides a replica's share; a pipeline wants several.
+    // Takes the largest of 8, 4, 2 and 1 that divides a replica's share and gives a pipeline at
+    // least pp micro-batches.
     const std::int64_t share = global_batch / plan.dp / (plan.pp > 1 ? plan.pp : 1);
     for (const std::int64_t size : {8, 4, 2, 1}) {
       if (share >= size && global_batch / plan.dp % size == 0) {
@@ -39,7 +40,7 @@ Result<ParallelPlan> resolve_plan(const TrainArgs& args, const ModelSpec& model,
       }
     }
   }
-  // A run that adapts and is given no plan chooses its own.
+  // A run that adapts without --plan chooses its plan later.
   const bool chosen_later = choice == PlanChoice::kBest ||
                             (choice == PlanChoice::kLeftOpen && *args.adapt.adapt != Adapt::kOff);
   if (!chosen_later) {
@@ -67,7 +68,7 @@ Result<void> resolve_optimizer(OptimizerArgs& args, const RunOptions& run, Train
   if (t.lr.floor > t.lr.peak) {
     return field_error("--min-lr", "got {}; want a number from 0 to {}", t.lr.floor, t.lr.peak);
   }
-  // A run that adapts its batch has no known number of samples in so many steps.
+  // If the run adapts its batch, the number of steps does not give the number of samples.
   std::int64_t total = 0;
   if (run.steps && !run.adapt.on()) {
     if (*run.steps > kMany / t.global_batch) {
@@ -104,7 +105,8 @@ Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironm
 
 namespace {
 
-// A checkpoint has its own model: the file that it came from may be gone.
+// Returns the run's model. A resumed run takes it from a checkpoint, because the file that it came
+// from may be gone.
 Result<ModelSpec> resolve_model(const TrainArgs& args) {
   if (*args.checkpoint.resume && args.model.from() < From::kConfig) {
     if (const std::optional<ModelSpec> model = resumed_model(*args.run_dir)) return *model;
@@ -115,7 +117,7 @@ Result<ModelSpec> resolve_model(const TrainArgs& args) {
   return load_model(*args.model);
 }
 
-// What is trained, and over which ranks.
+// Sets the options of the trainer: the model, the batch, the plan and the ranks.
 Result<void> resolve_trainer(TrainArgs& args, int ranks, int local_ranks, TrainerOptions& t) {
   COPUS_TRY(t.model, resolve_model(args));
   args.seq_len.set_default(std::min(kMostUsualTrainSeqLen, t.model.max_positions));
@@ -140,10 +142,10 @@ Result<void> resolve_trainer(TrainArgs& args, int ranks, int local_ranks, Traine
   return check_trainable(t);
 }
 
-// What the run was given and the defaults that decide what it computes, as a file that --config
-// reads from every folder.
+// Returns the text of config.toml: the options that the user gave, and the defaults that decide
+// what the run computes. Its paths are absolute, so that --config can read it from every folder.
 std::string config_of(TrainArgs& args, const RunOptions& run) {
-  // An imported model is in its checkpoint.
+  // A run of an imported model may have no --model: the model is in the checkpoint.
   if (args.model.known() && is_model_path(*args.model)) {
     args.model.write_as(from_anywhere(*args.model));
   }
@@ -157,7 +159,7 @@ std::string config_of(TrainArgs& args, const RunOptions& run) {
   } else if (run.adapt.on()) {
     args.plan.leave_out_of_file();
   }
-  // The default follows --global-batch, which may be given anew.
+  // The default is --global-batch, which a resumed run may change.
   if (run.trainer.base_batch == run.trainer.global_batch) {
     args.optimizer.base_batch.leave_out_of_file();
   }
@@ -218,7 +220,7 @@ std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks) {
     }
     return false;
   };
-  // A multiple of the ranks always runs, as replicas alone.
+  // A batch that is a multiple of the ranks can always be trained, with data parallelism alone.
   const std::int64_t batch = trainer.global_batch;
   for (std::int64_t d = 0; d < ranks; ++d) {
     if (runs(batch + d)) return batch + d;

@@ -28,7 +28,7 @@ struct LimitArgs : OptionGroup {
       "stop at this loss (held-out loss with --eval-every); exit code 1 if it is not reached"};
   Option<Seconds> for_time{
       this, "--for", duration(),
-      "stop after this time, as 90s, 10m or 2h, since the first step of this start of the run; "
+      "stop after this time, as 90s, 10m or 2h, counted from the first step after each start; "
       "the step that begins next is the last"};
 };
 
@@ -39,7 +39,8 @@ struct OptimizerArgs : OptionGroup {
                                   "the batch that --lr is meant for; at another batch --lr is "
                                   "scaled by the square root of their ratio",
                                   Otherwise{"--global-batch"}};
-  // The default follows --lr, which a resumed run may change.
+  // config.toml has only a given value: the default depends on --lr, which a resumed run may
+  // change.
   Option<double> min_lr{this,
                         "--min-lr",
                         number(0, 100),
@@ -84,7 +85,7 @@ struct MachineArgs : OptionGroup {
       this,
       "--port",
       integer(1, 65535),
-      "local ranks meet on this TCP port, which every network interface has",
+      "TCP port at which local ranks meet; it listens on every network interface",
       Otherwise{"they meet on a socket that only this user's processes on this machine can reach"},
       InFile::kRead};
 };
@@ -100,7 +101,7 @@ struct EvaluationArgs : OptionGroup {
   Option<std::int64_t> noise_every{
       this, "--noise-every", integer(1, kMany),
       "steps between measurements of the gradient noise scale",
-      Otherwise{"1 to 8, the fewest at which they take less than 1% of the time"}};
+      Otherwise{"1 to 8: the fewest steps at which measuring takes less than 1% of the time"}};
 };
 
 struct TrainArgs : OptionGroup {
@@ -140,15 +141,16 @@ struct TrainArgs : OptionGroup {
 
 constexpr const char* kBestPlan = "best";
 
-// The number of ranks that the arguments ask for, or the launcher's.
+// Returns the number of ranks that the launcher started, or without a launcher the number that the
+// arguments ask for. An error if the two differ.
 Result<int> wanted_ranks(const TrainArgs& args, const std::optional<RankEnvironment>& environment);
 
-// Resolves everything except facts about the device (RunOptions::peak). Checks the options for
-// `ranks` ranks on nodes with `local_ranks` each. Sets the values in `args` that follow from other
-// options; RunOptions::config is the file of these complete options.
+// Converts `args` to a run, except for facts about the device (RunOptions::peak). Checks the
+// options for `ranks` ranks on nodes with `local_ranks` each. Sets the values in `args` that follow
+// from other options; RunOptions::config is the file of these complete options.
 Result<RunOptions> resolve_run(TrainArgs& args, int ranks, int local_ranks);
 
-// The batch nearest to the run's that some layout of this many ranks can train with.
+// Returns the batch nearest to the trainer's that some layout of `ranks` ranks can train.
 std::int64_t nearest_batch(const TrainerOptions& trainer, int ranks);
 
 }  // namespace copus

@@ -18,7 +18,7 @@ std::string one_of_words(std::mt19937_64& random, const Texts& words) {
   return words[random() % words.size()];
 }
 
-// A value that the option accepts, as written on a command line.
+// Returns a value that the option accepts, as written on a command line.
 Texts random_texts(const AnyOption& option, std::mt19937_64& random) {
   const ValueForm& form = option.form();
   if (!form.choices.empty()) return {one_of_words(random, form.choices)};
@@ -130,7 +130,7 @@ TEST(TrainArgs, NoOptionTakesAnEmptyValueAndTheErrorNamesTheOption) {
   }
 }
 
-// A small valid run with the options of `more` added.
+// Resolves a small valid run with the options of `more` added.
 Result<RunOptions> resolve(TrainArgs& args, const Texts& more, int ranks = 1) {
   Texts words = {"--model=tiny", "--steps=10", "--run-dir=runs/x"};
   words.insert(words.end(), more.begin(), more.end());

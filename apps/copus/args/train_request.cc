@@ -30,8 +30,8 @@ Result<TrainRequest> request_training(TrainArgs& args) {
                        request.restarts.max_restarts, to_string(environment->launcher),
                        to_string(environment->launcher));
   }
-  // Ranks that were started look for themselves, after they have met: whose data is missing must
-  // not leave the others waiting.
+  // Ranks that a launcher started open the data after they have met. A rank that ended here,
+  // because it cannot open the data, would leave the others waiting at the meeting point.
   if (environment) return request;
   COPUS_TRY(const Dataset data, open_data(request.run));
   if (request.run.checkpoint.resume) {

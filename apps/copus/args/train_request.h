@@ -1,5 +1,5 @@
-// A validated request for a training run. Errors in the options, the model, the plan or the data
-// are reported here, before the engine is loaded.
+// A validated request for a training run. This step reports errors in the options, the model, the
+// plan or the data before the engine is loaded.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ struct TrainRequest {
   std::optional<RankEnvironment> environment;  // none: no launcher started this process
 };
 
-// `args` come from the command line. Adds the options of config files and the values that follow
-// from other options.
+// Validates `args`, which come from the command line. Adds to them the options of config files and
+// the values that follow from other options.
 Result<TrainRequest> request_training(TrainArgs& args);
 
 }  // namespace copus
