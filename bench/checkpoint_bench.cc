@@ -1,17 +1,17 @@
-// What a checkpoint takes of a run with 100M parameters, on two ranks of this machine:
+// Measures what a checkpoint costs a run with 100M parameters, on two ranks of this machine:
 //
-// held up  how long the run waits (for what of the copy is not done when the next step's
-//          update comes), over the time that the write takes in the
-// background.
-//          Aim: below 0.1. The first save takes its memory from the system, too, and is shown
-//          apart.
-// reload   loading at another layout, over loading at the layout that wrote it; both with every
-//          checksum verified, from the page cache. Aim: at most 1.5.
+// held up  how long the run waits, divided by the time of the write in the background. The run
+//          waits for the part of the copy that is not done when the next step's update comes.
+//          Aim: below 0.1. The first save also takes its memory from the system, so the table
+//          shows it in a column of its own.
+// reload   the time to load at another layout, divided by the time to load at the layout that wrote
+//          the checkpoint. Both loads verify every checksum and read from the page cache.
+//          Aim: at most 1.5.
 //
 //   checkpoint_bench [FOLDER]
 //
-// FOLDER: where checkpoints are written, on the disk in question (default: the current one). Ranks
-// are threads. Medians of three. Exit code 1 where an aim is missed.
+// FOLDER is on the disk to measure; checkpoints are written into it (default: the current folder).
+// Ranks are threads. Figures are medians of three. The exit code is 1 if an aim is missed.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -57,7 +57,7 @@ TrainerOptions options_at(const char* layout) {
   return options;
 }
 
-// The largest of all ranks: the run waits for the slowest.
+// The largest time of all ranks, because the run waits for the slowest one.
 struct Slowest {
   std::mutex mutex;
   double s = 0;
@@ -113,7 +113,7 @@ double load_at(const char* layout, const std::string& folder) {
   for (int i = 0; i < kRepeats; ++i) {
     Slowest load;
     run_ranks(kRanks, [&](int, GroupCache& groups) {
-      // Groups are there before: they take as long at every layout.
+      // The groups are made before the clock starts: they take equally long at every layout.
       must(Mesh::create(groups, options_at(layout).plan, options_at(layout).model))
           .world->barrier();
       const auto begin = std::chrono::steady_clock::now();

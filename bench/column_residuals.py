@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Can another model learn from a table's columns what Copus gets wrong?
+"""Tests whether another model can learn from a table's columns the error of Copus's predictions.
 
     copus validate --measured nanotron_h100.csv --out rows.csv
     bench/column_residuals.py rows.csv
 
-Boosted regression trees see every column of the setup that differs between rows, what a person would derive from it, and
-the prediction itself, and learn log(measured / predicted) from nine tenths of the rows; the other tenth is corrected by what
-they learned. That favours them: they know other runs of the same model, and the prediction was fitted to all rows. If the rows
-they have not seen become no better, these trees at least find nothing more in the columns. AUC is the chance that a run
-which took more than 1.5 times the prediction is corrected upwards further than one which did not: 0.5 is a coin. Needs numpy.
+Boosted regression trees see every column of the setup that differs between rows, some quantities derived from these, and
+the prediction itself. They learn log(measured / predicted) from nine tenths of the rows and correct the prediction of the
+other tenth. The test favours the trees: they know other runs of the same model, and the prediction was fitted to all rows. So
+if the unseen rows do not improve, these trees find nothing more in the columns. AUC is the probability that a run which took
+more than 1.5 times the prediction gets a larger upward correction than a run which did not; 0.5 is chance. Needs numpy.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FOLDS, RATE, SHARE_OF_ROWS, LEAST_IN_LEAF, SLOW = 10, 0.06, 0.7, 5, 1.5
 
 
 def read_rows(path):
-    """Rows that were timed and priced."""
+    """Returns the rows that have a measured and a predicted time."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     missing = {"step_time_s", "predicted_step_time_s", "tp", "pp", "dp", "micro_batch"} - set(rows[0] if rows else [])
@@ -31,7 +31,7 @@ def read_rows(path):
         raise ValueError(f"no column {', '.join(sorted(missing))}; want what copus validate --out writes")
     rows = [r for r in rows if r.get("status", "ok") == "ok" and r["step_time_s"] and r["predicted_step_time_s"]]
     if len(rows) < 100:
-        raise ValueError(f"{len(rows)} timed and priced rows; want 100 or more")
+        raise ValueError(f"got {len(rows)} rows with a measured and a predicted time; want 100 or more")
     return rows
 
 
@@ -55,7 +55,7 @@ def features(rows):
 
 
 def grow(x, y, depth, columns):
-    """A tree: a number, or (column, threshold, below, above)."""
+    """Returns a tree: a number, or (column, threshold, tree below, tree above)."""
     best = (y.sum() ** 2 / max(len(y), 1) + 1e-9, None, None)
     for column in columns if depth > 0 else []:
         order = np.argsort(x[:, column], kind="stable")
@@ -86,7 +86,7 @@ def evaluate(tree, x):
 
 
 def boosted(x, y, unseen, depth, trees):
-    """What trees fitted to (x, y) say of rows that they have not seen."""
+    """Fits trees to (x, y). Returns their values for unseen rows."""
     random = np.random.default_rng(0)
     fitted, out = np.zeros(len(y)), np.zeros(len(unseen))
     for _ in range(trees):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of `copus train` on a GPU beside PyTorch, eager and compiled (tests/train/torch_eager.py): the same model
-and batch, BF16, taken in turns in one run. Prints tokens per second, ratios (above 1: Copus is faster) and MFU.
+"""Compares one rank of `copus train` on a GPU with PyTorch, eager and compiled (tests/train/torch_eager.py). Both train the
+same model and batch in BF16, in turns. Prints tokens per second, ratios (above 1: Copus is faster) and MFU.
 
     bench/compiled_ratio.py --device cuda [--copus build/bin/copus] [--rounds 2] [--only 3b] [--autotune]
 
-Both sides keep FP32 weights and moments, and compute in BF16. "BF16 alone" is PyTorch compiled with weights and moments
-in BF16: less memory to read and write, and small updates are lost.
+Both sides keep FP32 weights and moments, and compute in BF16. "BF16 alone" is compiled PyTorch with weights and moments in
+BF16: it reads and writes less memory, but loses small updates.
 """
 
 import argparse
@@ -30,7 +30,7 @@ OTHERS = {
 
 
 def flops_per_token(case):
-    """Six for each weight of a product; attention over half of the positions (Chowdhery et al. 2022, appendix B)."""
+    """Returns 6 FLOPs per weight of a product, plus attention over half of the positions (Chowdhery et al. 2022, appendix B)."""
     config = json.loads(case[1].read_text())
     hidden, layers, length = config["hidden_size"], config["num_hidden_layers"], case[2]
     weights = layers * (4 * hidden**2 + 3 * hidden * config["intermediate_size"]) + config["vocab_size"] * hidden
@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--device", choices=["cuda"], default="cuda")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="", help="models whose name contains this")
-    parser.add_argument("--autotune", action="store_true", help="torch.compile with max-autotune too: minutes more")
+    parser.add_argument("--autotune", action="store_true", help="also torch.compile with max-autotune, which takes minutes more")
     parser.add_argument("--peak", type=float, default=989.5, help="the GPU's dense BF16 rate, TFLOP/s, for MFU")
     args = parser.parse_args()
     python = eager_ratio.python_with_torch()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One rank of `copus train` beside PyTorch eager (tests/train/torch_eager.py): the same model, batch, threads and
-device, taken in turns in one run. Prints a table of tokens per second and their ratio (above 1: Copus is faster).
+"""Compares one rank of `copus train` with eager PyTorch (tests/train/torch_eager.py). Both train the same model with the same
+batch, threads and device, in turns. Prints a table of tokens per second and their ratio (above 1: Copus is faster).
 
     bench/eager_ratio.py --copus build/bin/copus [--device cuda] [--rounds 3]
 """

@@ -1,11 +1,11 @@
-// What the norms for the noise scale cost, as a share of a training step.
+// Measures what the norms for the noise scale cost, as a share of a training step.
 //
-// One trainer takes them at every second step, and each such step is compared with the mean of its
-// two neighbours; a figure is the median of many. Ranks are threads over Gloo, one thread of
-// computation each. Aim: under 1% of a step at the interval that the trainer chooses by itself.
+// One trainer measures norms at every second step. Each such step is compared with the mean of its
+// two neighbours; a figure is the median of many comparisons. Ranks are threads over Gloo, with one
+// thread of computation each. Aim: under 1% of a step at the interval that the trainer chooses.
 //
-// In wall time, and in CPU time of all ranks: the second misses what is spent waiting, but tells
-// small shares where other programs run beside this one.
+// The table has shares of wall time and of the CPU time of all ranks. CPU time leaves out waits,
+// but shows small shares even if other programs run on the machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,10 +26,10 @@ constexpr std::int64_t kSeqLen = 256;
 constexpr double kSecondsPerRow = 6;
 constexpr int kFewestPairs = 10, kMostPairs = 400;
 
-// Of one clock.
+// Results by one clock.
 struct Measured {
-  double step_s = 0;   // without norms
-  double norms_s = 0;  // what they add
+  double step_s = 0;   // a step without norms
+  double norms_s = 0;  // added by the norms
   double error_s = 0;  // standard error of norms_s
 
   std::string share(double interval) const {
@@ -38,7 +38,8 @@ struct Measured {
   }
 };
 
-// The median's error, of numbers that are spread as a normal distribution: 1.2533 times the mean's.
+// Returns the standard error of the median of normally distributed numbers: 1.2533 times that of
+// the mean.
 double error_of_median(const std::vector<double>& x) {
   const double middle = median(x);
   std::vector<double> distance;
@@ -46,7 +47,8 @@ double error_of_median(const std::vector<double>& x) {
   return 1.2533 * 1.4826 * median(distance) / std::sqrt(static_cast<double>(x.size()));
 }
 
-// `marks`: where each step began; the first had no norms, the next had, and so on.
+// `marks`: when each step began. The steps are alternately without and with norms; the first is
+// without.
 Measured compare(const std::vector<double>& marks) {
   const auto step = [&](std::size_t i) { return marks[i + 1] - marks[i]; };
   std::vector<double> without, difference;
@@ -71,7 +73,8 @@ struct Clocks {
   }
 };
 
-// Rank 0's clocks: no rank begins a step before all have done most of the last one.
+// Returns the marks of rank 0. They stand for all ranks, because no rank begins a step before all
+// ranks have done most of the last one.
 Clocks measure(TrainerOptions options) {
   options.noise_every = 2;
   Clocks clocks;
@@ -84,7 +87,8 @@ Clocks measure(TrainerOptions options) {
     const auto step = [&](bool wants_norms) {
       const Result<StepResult> done = (*trainer)->step(*data, consumed);
       if (!done) throw std::runtime_error(done.error().message);
-      if (done->norms.has_value() != wants_norms) throw std::runtime_error("norms: not as asked");
+      if (done->norms.has_value() != wants_norms)
+        throw std::runtime_error("norms: measured in the wrong steps");
       consumed += options.global_batch;
       return done->total.v;
     };
@@ -122,7 +126,7 @@ int run() {
   if (!tiny) return 1;
   struct Part {
     ModelSpec model;
-    std::vector<std::int64_t> tokens;  // of a replica
+    std::vector<std::int64_t> tokens;  // per replica
   };
   for (const auto& [untied, token_counts] :
        {Part{*tiny, {512, 2048, 8192}}, Part{small_model(), {512, 2048}}}) {

@@ -1,6 +1,6 @@
-// How fast the engine's operators are on CPU, forward and backward together, against the same built
-// from ATen's: `ops_bench [threads]`. Prints one line per operator: both times and their ratio. The
-// two alternate, and each time is the median.
+// Compares the engine's CPU operators, forward and backward together, with the same operators built
+// from ATen's: `ops_bench [threads]`. Prints one line per operator with both times and their ratio.
+// The two alternate, and each time is the median.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,24 +1,27 @@
-// What moving a live run to another layout takes, against two others, on this machine:
+// Measures how long a live run pauses to move to another layout on this machine, and compares the
+// pause with:
 //
-// floor    the same ranks send each other as many bytes in the same pattern, all at once, in plain
-//          buffers of 8 MiB: what the process group's link alone takes. Aim: a pause of at most 2
-//          of these. It bounds a move by messages. Ranks of one machine may read each other's
-//          memory, which is faster than that link: a pause can then be shorter than this floor.
-// memory   the same buffers read from each other's memory: the floor of a move that does so.
-// restart  the state is saved, all ranks end, new ones start, meet and read what they need. The
-//          files come from the page cache, and the launcher stays: a restart elsewhere takes
-//          longer. Aim: at least 5 pauses.
+// floor    The same ranks send each other as many bytes in the same pattern, all at once, in plain
+//          buffers of 8 MiB. This is the time of the process group's link alone, a lower bound for
+//          a move by messages. Aim: a pause of at most twice the floor. Ranks of one machine may
+//          read each other's memory, which is faster than that link; such a pause can be shorter
+//          than the floor.
+// memory   The ranks read the same buffers from each other's memory: the floor of a move by memory.
+// restart  The state is saved, all ranks end, new ranks start, meet and read the state that they
+//          need. The files come from the page cache, and the launcher keeps running, so a restart
+//          elsewhere takes longer. Aim: at least 5 pauses.
 //
-// Ranks are processes with one thread of computation each. Every repetition is two generations of
-// them: one that moves, goes back and saves, and one that loads. State is a number for each element
-// that depends on nothing but which it is; after the move and after the restart every rank's must
-// be what it would be had the run always been there. Exit code 1 where it is not.
+// Ranks are processes with one thread of computation each. Every repetition has two generations of
+// processes: one moves, moves back and saves, and one loads. Each element of the state has a number
+// that depends only on which element it is. After the move and after the restart, every rank must
+// have the state of a run that has always had the new layout; if not, the exit code is 1.
 //
 //   reshard_bench [new] [memory] [messages] [RANKS ...]
 //
-// RANKS: 2 and 4 unless given. The memory that a move takes has been reserved, as in a run that
-// adapts; with "new" it is taken from the system within the pause. "memory": ranks read each
-// other's memory, as in a run; "messages": they do not. Both may be given; memory unless either is.
+// RANKS is 2 or 4; the default is both. By default the memory for a move is reserved beforehand, as
+// in a run that adapts; with "new" the move takes it from the system within the pause. With
+// "memory" (the default) ranks read each other's memory, as in a run; with "messages" they do not.
+// With both words there is a table of each.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -46,7 +49,7 @@ constexpr int kRepeats = 3;
 constexpr std::chrono::seconds kOperationLimit{60};
 constexpr unsigned kGenerationLimitS = 180;
 
-// Seconds on a clock that all processes share.
+// Returns the seconds of a clock that all processes share.
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -81,7 +84,7 @@ TrainerOptions options_at(const std::string& layout) {
 
 // --- A rank ---
 
-// Numbers of the element `first` and those after it, of one array of a tensor.
+// Writes the numbers of `count` elements of one array of a tensor, from the element `first` on.
 void fill_run(std::uint32_t array, std::int64_t first, std::int64_t count, float* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t hash = (static_cast<std::uint32_t>(first + i) + array) * 2654435761U;
@@ -143,7 +146,7 @@ std::uint64_t hash_state(const StateParameters& parameters) {
   return hash;
 }
 
-// Every rank's in one text, on every rank.
+// Returns the hashes of all ranks as one text, on every rank.
 std::string gather_hashes(const Comm& world, std::uint64_t mine) {
   const Tensor all = at::zeros({world.size()}, at::kLong);
   world.all_gather(all, at::full({1}, static_cast<std::int64_t>(mine), at::kLong));
@@ -167,11 +170,11 @@ double mean(const Comm& world, double seconds) {
 }
 
 struct Floors {
-  double link_s = 0, memory_s = 0;  // memory_s: 0 where some rank cannot read another's
+  double link_s = 0, memory_s = 0;  // memory_s: 0 if some rank cannot read another's memory
 };
 
-// All messages of a transfer plan as plain buffers, each with memory of its own that has been
-// touched: sent, and read.
+// Measures how long the messages of a transfer plan take as plain buffers: sent as messages, and
+// read from the peer's memory. Each buffer has its own memory, which has been touched before.
 Floors floors(const Comm& world, const TransferPlan& plan) {
   struct Plain {
     int peer;
@@ -196,7 +199,7 @@ Floors floors(const Comm& world, const TransferPlan& plan) {
     for (const Plain& each : sends) pending.push_back(world.start_send(each.bytes, each.peer));
     for (Pending& each : pending) each.wait();
   };
-  // Published: whom each buffer is for, and where it is.
+  // Each rank publishes its buffers' receivers and addresses.
   std::vector<std::int64_t> places;
   for (const Plain& each : sends) {
     places.push_back(each.peer);
@@ -204,7 +207,7 @@ Floors floors(const Comm& world, const TransferPlan& plan) {
   }
   const PeerMemory peers(world, at::kCPU, places, nullptr);
   const auto read = [&] {
-    std::map<int, std::size_t> next;  // by peer: the first of its places not looked at
+    std::map<int, std::size_t> next;  // by peer: index of the first place that is not read yet
     for (const Plain& each : receives) {
       const auto published = peers.published(each.peer);
       std::size_t& i = next[each.peer];
@@ -224,7 +227,7 @@ Floors floors(const Comm& world, const TransferPlan& plan) {
       exchange();
       times.push_back(longest(world, now_s() - begin));
     }
-    times.erase(times.begin());  // the connections' first
+    times.erase(times.begin());  // the first use of the connections
     return median(times);
   };
   Floors floors{.link_s = time(send)};
@@ -283,7 +286,7 @@ Json move_and_save(GroupCache& groups, const RankTask& task) {
   const auto move = [&](const TrainerOptions& next) {
     world.barrier();
     const MoveResult moved = move_run(trainer, groups, {next.plan, next.global_batch}, how);
-    if (!moved.done) throw std::runtime_error("no move: " + moved.error);
+    if (!moved.done) throw std::runtime_error("the move failed: " + moved.error);
     return moved;
   };
   const MoveResult moved = move(to);
@@ -343,16 +346,17 @@ int run_rank(const RankTask& task) {
     fmt::print(stderr, "{}\n", first_line(error));
     ::_exit(1);
   }
-  ::_exit(0);  // as a run that is killed: nothing is taken down
+  ::_exit(0);  // like a run that is killed, without cleaning up
 }
 
-// --- The process that starts them ---
+// --- The process that starts the ranks ---
 
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string pattern = std::filesystem::temp_directory_path() / "copus_reshard_XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw std::runtime_error("cannot make a temporary folder");
     path_ = pattern;
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -410,7 +414,7 @@ Figures measure(int ranks, const std::string& memory, const std::string& way,
   return figures;
 }
 
-// Whether all states were right.
+// Measures all pairs and prints the table. Returns whether all states were right.
 bool print_table(int ranks, const std::string& memory, const std::string& way,
                  const std::vector<std::pair<std::string, std::string>>& pairs) {
   std::vector<std::vector<std::string>> rows;

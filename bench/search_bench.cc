@@ -1,7 +1,7 @@
-// How fast predictions and searches are: GPT-3 175B on 4,096 and 16,384 H100s, one core.
+// Measures how fast predictions and searches are: GPT-3 175B on 4,096 and 16,384 H100s, one core.
 //
 // Prints Google Benchmark's table and then one plain line per figure. The reference in the same run
-// is predict(), which plays the pipeline's timeline out.
+// is predict(), which plays the pipeline's timeline.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ struct Job {
   StepModel step;
 };
 
-// A plan as the search sees it: its shape's costs are shared, its split is four numbers.
+// A plan as in the search: plans of one shape share their costs, and the split is four numbers.
 struct Prepared {
   ParallelPlan plan;
   StageSplit split;
@@ -83,7 +83,7 @@ PreparedSpace prepare(const Job& job) {
   return space;
 }
 
-// What the plain lines at the end say; zero: not measured (filtered out).
+// The figures of the plain lines at the end; zero: not measured, because filtered out.
 struct Summary {
   double closed_form_per_s = 0;
   double allocations_each = 0;
@@ -121,7 +121,7 @@ BENCHMARK(closed_form)->Unit(benchmark::kMillisecond);
 void timeline(benchmark::State& state) {
   const Job job(512);
   const PreparedSpace space = prepare(job);
-  constexpr std::size_t kSample = 200;  // evenly over the same plans
+  constexpr std::size_t kSample = 200;  // plans, evenly from the same space
   Int predictions = 0;
   const auto start = std::chrono::steady_clock::now();
   while (state.KeepRunning()) {
@@ -184,6 +184,6 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   copus::print_summary();
-  // An allocation in the inner loop is a defect, however fast it is.
+  // An allocation in the inner loop is a defect, even if it is fast.
   return copus::summary.allocations_each > 0 ? 1 : 0;
 }

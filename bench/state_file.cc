@@ -59,7 +59,7 @@ std::string file_name(const std::string& folder, StateKind kind, int rank) {
   return fmt::format("{}/{}.{}", folder, kind == StateKind::kValues ? "values" : "optimizer", rank);
 }
 
-// The rank whose file has what `rank` holds.
+// Returns the rank whose file has the state that `rank` holds.
 int writer(const ParallelPlan& plan, StateKind kind, int rank) {
   const RankGrid grid(plan);
   Coordinates at = grid.coordinates_of(rank);
@@ -67,14 +67,14 @@ int writer(const ParallelPlan& plan, StateKind kind, int rank) {
   return static_cast<int>(grid.rank_of(at));
 }
 
-// Where a tensor's part lies in a rank's arrays of one kind: each array's first element, counted
-// from the file's (or memory's) begin, is the bucket's element 0.
+// The place of a tensor's part in a rank's arrays of one kind. `arrays` has, for each array, the
+// position of the bucket's element 0, counted in elements from the beginning of the file.
 struct FilePlace {
   PlacedTensor tensor;
   std::vector<std::int64_t> arrays;
 };
 
-// A rank's file of one kind, by the tensors' names.
+// Returns the places of all tensors in a rank's file of one kind, by name.
 std::unordered_map<std::string, FilePlace> places_in_file(const LayoutChange& change,
                                                           StateKind kind, int rank) {
   const ParallelPlan& plan = change.from;
@@ -160,7 +160,7 @@ class Loader {
     return source;
   }
 
-  // Both lists are the same elements in the same order, cut differently.
+  // `from` and `to` list the same elements in the same order, cut into different runs.
   static void read(File& file, std::int64_t file_base, const std::vector<Run>& from, float* memory,
                    const std::vector<Run>& to) {
     std::size_t i = 0, j = 0;

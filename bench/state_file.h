@@ -1,5 +1,5 @@
-// A run's state in files: what a run that is saved, ended and started again at another layout
-// writes and reads. FP32 on CPUs alone. Throws std::runtime_error.
+// Writes a run's state to files, and reads it into a run that starts again at another layout. For
+// FP32 on CPUs only. Errors throw std::runtime_error.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,11 @@ namespace copus {
 
 using StateParameters = std::vector<std::unique_ptr<ChunkParameters>>;
 
-// Of ranks that hold the same, the first replica's writes it. On disk when this returns.
+// Writes this rank's state. If several ranks hold the same state, the rank of the first replica
+// writes it. The files are on disk when the function returns.
 void save_state(const std::string& folder, const Mesh& mesh, const StateParameters& parameters);
 
-// Fills what this rank needs at `change.to` from the files of a run at `change.from`.
+// Reads the state that this rank needs at `change.to` from the files of a run at `change.from`.
 void load_state(const std::string& folder, const LayoutChange& change, int rank,
                 const StateParameters& parameters);
 

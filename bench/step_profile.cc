@@ -1,10 +1,10 @@
-// Where the time of a training step on a GPU goes: its kernels by time, and the gaps between them.
+// Profiles a training step on a GPU: its kernels by time, and the gaps between them.
 //
 //     step_profile MODEL SEQ_LEN ROWS [TRACE.json]
 //
-// MODEL is a catalog name or a config.json. One rank, BF16, one micro-batch of ROWS sequences. The
-// trace (Chrome's format, for Perfetto) stays where a path is given. Kernel times are sums over
-// kProfiled steps; the GPU's idle time is what no kernel of any stream covers.
+// MODEL is a catalog name or a config.json. One rank computes one micro-batch of ROWS sequences in
+// BF16. The trace (Chrome's format, for Perfetto) is kept only if a path is given. Kernel times are
+// sums over kProfiled steps. The GPU is idle while no kernel of any stream runs.
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
@@ -37,7 +37,7 @@ struct Kernels {
   double busy_us = 0, span_us = 0;
 };
 
-// Of the GPU's rows of a trace: kernels, copies and fills.
+// Reads the GPU's events of a trace: kernels, copies and fills.
 Kernels read_kernels(const std::string& path) {
   std::ifstream file(path);
   const nlohmann::json trace = nlohmann::json::parse(file);

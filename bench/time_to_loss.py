@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Time to a loss, on this machine: adapting batch and layout against every fixed choice of a small grid.
+"""Measures the time to a loss on this machine, for runs that adapt batch and layout and for every fixed choice of a small grid.
 
     bench/time_to_loss.py --text FILE [--target 2.0] [--seeds 3] [--limit 120] [--rows 2 7 9]
 
 Every run trains the same model on the same samples, with the learning rate of its batch (square-root rule). Its loss is
-the mean over the last 1,024 samples, each seen for the first time; its time counts from the first step on, pauses
-included. Runs of one seed follow each other, so that a machine with other work treats them alike.
+the mean over the last 1,024 samples, each seen for the first time. Its time counts from its start event, pauses included.
+Runs of one seed follow each other, so that other work on the machine affects them alike.
 """
 
 import argparse
@@ -117,11 +117,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=120, help="seconds for one run")
     rows = list(choices())
-    parser.add_argument("--rows", type=int, nargs="+", choices=range(1, len(rows) + 1), help="of the table; else all")
+    parser.add_argument("--rows", type=int, nargs="+", choices=range(1, len(rows) + 1), help="rows to run (default: all)")
     parser.add_argument("--copus", type=Path, default=SOURCE / "build" / "bin" / "copus")
     args = parser.parse_args()
     if not args.text.is_file():
-        parser.error(f"--text: {args.text} is no file")
+        parser.error(f"--text: got {args.text}; want a file")
 
     rows = [rows[i - 1] for i in sorted(set(args.rows or range(1, len(rows) + 1)) | {len(rows)})]  # the last is the reference
     seconds = {name: [] for name, _ in rows}

@@ -1,9 +1,8 @@
-// What a training step on this machine is made of, at several layouts, and what the cost model says
-// of it from a few measurements of the machine: matrix products, memory, messages. Ranks are
-// threads over Gloo, one thread of computation each.
+// Measures the parts of a training step on this machine at several layouts, and compares the step
+// with the cost model's prediction. The prediction uses a few measurements of the machine: matrix
+// products, memory, messages. Ranks are threads over Gloo, with one thread of computation each.
 //
-// Everything is measured in this run; a figure here is comparable with the others in its table
-// alone.
+// Everything is measured in the same run. A figure is comparable only with others of its table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The shortest of `repeats` calls.
+// Returns the time of the shortest of `repeats` calls.
 double best_s(int repeats, const std::function<void()>& f) {
   double best = 1e9;
   for (int i = 0; i < repeats; ++i) {
@@ -35,7 +34,7 @@ double best_s(int repeats, const std::function<void()>& f) {
   return best;
 }
 
-// One thread's rates, and the cost of a message between two ranks.
+// Measures one thread's rates, and the cost of a message between two ranks.
 ClusterSpec measure_machine(int ranks) {
   at::set_num_threads(1);
   ClusterSpec cluster;
@@ -55,7 +54,7 @@ ClusterSpec measure_machine(int ranks) {
   core.memory_bandwidth =
       BytesPerSec(3.0 * 4 * (1 << 24) / best_s(5, [&] { at::add_out(sum, large, large); }));
   core.efficiency.memory = 1;
-  // How narrow a product may get before it is half as fast.
+  // The width at which a product has half its rate.
   core.efficiency.matmul_half_m = core.efficiency.matmul_half_n = core.efficiency.matmul_half_k = 8;
   const Tensor tiny = at::ones({8});
   Tensor tiny_sum = at::empty({8});
@@ -103,7 +102,7 @@ struct Measured {
   double step_s = 0, tp_s = 0, pp_s = 0, dp_s = 0, optimizer_s = 0;
 };
 
-// Rank 0's medians; the pipeline's waits are the mean over ranks.
+// Returns the mean over ranks of each rank's medians.
 Measured measure(const TrainerOptions& options) {
   constexpr int kSteps = 7;
   Measured result;
@@ -158,7 +157,7 @@ int run() {
     cluster.gpus_per_node = static_cast<std::int64_t>(options.plan.gpus());
     CostOptions cost;
     cost.precision = Precision::kFp32;
-    // No host that issues kernels to a device: an operator's cost is measured above.
+    // The host issues no kernels to a device: the launch time above has an operator's cost.
     cost.host_layer_forward = cost.host_layer_backward = Seconds(0);
     cost.hop_overhead = cost.tp_skew = cost.step_overhead = Seconds(0);
     const StepModel predictor(*model, cluster, kSeqLen, kBatch, cost);

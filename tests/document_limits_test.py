@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The limits that keep documents readable: README under 120 lines and no sentence of it over 30 words, guides of up to 150
-lines, the question that a document answers in its first paragraph. And what docs/architecture.md says of the engine's
-folders is what the build has.
+"""Checks the limits that keep documents readable. README has fewer than 120 lines, and its sentences at most 30 words.
+Guides have at most 150 lines. The first paragraph of a document asks the question that the document answers. Also checks
+that docs/architecture.md lists the same dependencies of the engine's folders as the build.
 
     tests/document_limits_test.py [--source FOLDER]
 """
@@ -16,7 +16,7 @@ README_LINES, GUIDE_LINES, SENTENCE_WORDS = 120, 150, 30
 
 
 def prose_blocks(text):
-    """Paragraphs, list items and cells of tables, without code, comments and headings."""
+    """Yields paragraphs, list items and cells of tables, without code, comments and headings."""
     text = re.sub(r"^```.*?^```[^\n]*$", "\n", text, flags=re.S | re.M)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     block = []
@@ -34,7 +34,7 @@ def prose_blocks(text):
 
 def sentences(text):
     for block in prose_blocks(text):
-        block = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)  # a link is its text
+        block = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)  # a link counts as its text
         block = re.sub(r"`[^`]*`", "code", block)
         yield from re.split(r"(?<=[.!?])[)\"*]*\s+", block)
 
@@ -60,7 +60,7 @@ def limits(source):
 
 
 def engine_folders(source):
-    """docs/architecture.md has a row for each folder of the engine: its name, and the targets that its own names."""
+    """Compares the rows of docs/architecture.md, a folder and the targets it includes, with the DEPS in the build."""
     text = (source / "docs/architecture.md").read_text()
     said = {}
     for names, includes in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([\w, ]+) \|$", text, re.M):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every path that a document names in backticks exists, and every link between documents leads somewhere.
+"""Checks that every path in backticks in a document exists, and that every link between documents has a target.
 
     tests/document_paths_test.py [--source FOLDER]
 """
@@ -14,7 +14,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def alternatives(path):
-    """copus/base/json.{h,cc} is two paths."""
+    """Expands braces: copus/base/json.{h,cc} is two paths."""
     braces = re.search(r"\{([^{}]*)\}", path)
     if not braces:
         return [path]
@@ -23,7 +23,7 @@ def alternatives(path):
 
 
 def anchors(text):
-    """The anchors of a document's headings, as GitHub names them."""
+    """Returns the anchors of a document's headings, as GitHub names them."""
     headings = re.findall(r"^#+ +(.*)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 

@@ -1,5 +1,5 @@
-// The search's inner loop allocates nothing. operator new is replaced here, hence a binary of its
-// own.
+// Tests that the search's inner loop allocates nothing. This test is a binary of its own because it
+// replaces operator new.
 #include <gtest/gtest.h>
 
 #include <vector>

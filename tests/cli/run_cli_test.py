@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs text tests: commands with the output that they must print.
+"""Runs text tests: files of commands with the output that each must print.
 
 A .test file:
     # A comment.
@@ -9,17 +9,17 @@ A .test file:
     error: ...
     [exit 2]
 
-Each `$ ` line is a command (one that ends in a backslash goes on in the next line), run by sh in a temporary
-directory that the commands of one file share, with COPUS_SOURCE_DIR set. The lines after it are what stdout and stderr
-together must be. `...` alone on a line stands for any lines, `...` inside a line for any text. `[exit N]` comes last when
-the exit code is not 0. A backslash in front makes any other line literal. Blank lines at the end of an output and
-trailing spaces do not count.
+Each line that begins with `$ ` is a command. A command that ends in a backslash continues in the next line. sh runs it in
+a temporary directory that all commands of the file share, with COPUS_SOURCE_DIR set. The lines below it are the expected
+output: stdout and stderr together. `...` alone on a line matches any number of lines, `...` inside a line matches any
+text. `[exit N]` is the last line if the exit code is not 0. A backslash at the start of any other line makes the rest
+literal. Blank lines at the end of an output and trailing spaces do not count.
 
-In a document (.md) only the ```console blocks are read, and in those only the commands that start with `copus` are run;
-examples/ of the repository is there as it is for a reader. A line `<!-- $ copus … -->` is a command too: the table under
-it, up to a blank line, is what it must print, to the letter.
+In a document (.md) the runner reads only the ```console blocks, and runs only the commands that start with `copus`. It
+links the repository's examples/ into the directory. A line `<!-- $ copus … -->` is a command too: it must print exactly
+the table below it, up to the next blank line.
 
---update rewrites the expectations that fail, in place, and leaves those that hold (with their `...`) as they are.
+--update rewrites the expectations that fail, in place. It leaves expectations that hold, with their `...`, unchanged.
 """
 
 import argparse
@@ -39,11 +39,11 @@ ANY = "..."
 @dataclass
 class Command:
     text: str
-    line: int  # of the `$ `, from 1
+    line: int  # the number of its `$ ` line, from 1
     expected: list[str] = field(default_factory=list)
     begin: int = 0  # the expectation's lines in the file: [begin, end)
     end: int = 0
-    exact: bool = False  # without `...`
+    exact: bool = False  # `...` matches only itself
 
 
 def is_comment(line: str) -> bool:
@@ -51,7 +51,7 @@ def is_comment(line: str) -> bool:
 
 
 def read_commands(lines: list[str], is_document: bool) -> list[Command]:
-    """The commands with their expectations. Blank lines and comments that end one belong to the text around it."""
+    """Returns the commands with their expectations, without the blank lines and comments after an expectation."""
     commands: list[Command] = []
     current = None
     in_console = not is_document
@@ -94,7 +94,7 @@ def line_matches(pattern: str, line: str) -> bool:
 
 
 def output_matches(expected: list[str], actual: list[str]) -> bool:
-    """Glob matching over lines: on a mismatch, let the last `...` swallow one line more."""
+    """Matches lines like a glob: after a mismatch, the last `...` takes one more line."""
     e = a = 0
     star, swallowed = -1, 0
     while a < len(actual):
@@ -113,7 +113,7 @@ def output_matches(expected: list[str], actual: list[str]) -> bool:
 
 
 def run(text: str, cwd: str, env: dict[str, str], timeout: float) -> list[str]:
-    """The command's output as an expectation would show it."""
+    """Runs a command and returns its output in the form of an expectation."""
     process = subprocess.Popen(
         ["sh", "-c", text],
         cwd=cwd,
@@ -121,7 +121,7 @@ def run(text: str, cwd: str, env: dict[str, str], timeout: float) -> list[str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # so that a timeout ends the whole pipeline, not the shell alone
+        start_new_session=True,  # so that a timeout ends the whole pipeline and not only the shell
     )
     try:
         output, _ = process.communicate(timeout=timeout)
@@ -142,7 +142,7 @@ def escaped(line: str) -> str:
 
 
 def show_difference(expected: list[str], actual: list[str]) -> None:
-    """A diff in which lines that match by `...` count as the same."""
+    """Prints a diff in which lines that match with `...` count as the same."""
     patterns = [line for line in expected if line != ANY]
     canonical = [next((p for p in patterns if line_matches(p, line)), line) for line in actual]
     for line in difflib.ndiff(expected, canonical):
@@ -209,11 +209,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--bin", type=Path, default=source / "build" / "bin", help="put first on PATH")
-    parser.add_argument("--source", type=Path, default=source, help="COPUS_SOURCE_DIR")
-    patience = float(os.environ.get("TEST_PATIENCE", "1"))  # more than 1 under a sanitizer, as in tests/train/fixture.py
+    parser.add_argument("--bin", type=Path, default=source / "build" / "bin", help="folder to put first on PATH")
+    parser.add_argument("--source", type=Path, default=source, help="value of COPUS_SOURCE_DIR")
+    patience = float(os.environ.get("TEST_PATIENCE", "1"))  # above 1 for slow builds, see tests/train/fixture.py
     parser.add_argument("--timeout", type=float, default=60 * patience, help="seconds per command")
-    parser.add_argument("--update", action="store_true", help="rewrite what fails")
+    parser.add_argument("--update", action="store_true", help="rewrite expectations that fail")
     args = parser.parse_args()
     args.bin, args.source = args.bin.resolve(), args.source.resolve()
     results = [test_file(path, args) for path in args.files]

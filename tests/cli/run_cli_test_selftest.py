@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The text-test runner passes what it should, and fails what it should."""
+"""Tests of the runner of text tests: it passes and fails the right files."""
 
 import subprocess
 import sys

@@ -1,9 +1,10 @@
-// What a checkpoint, or a model from elsewhere, is read from, on arbitrary bytes: no crash, no
-// overflow, no hang, no memory that the input's own size does not explain; errors are one line;
-// what was parsed keeps its laws.
+// Fuzzes the parsers of checkpoints and of imported models with arbitrary bytes. They must not
+// crash, overflow, hang, or use more memory than the input's size explains. An error must be one
+// line, and a parsed value must satisfy the invariants of its type.
 //
-// The first byte says which: s(afetensors file), m(anifest's text as it is), c(ontent of a
-// manifest, whose checksum is set right here), p(art's name in a shard).
+// The first byte chooses the parser: s: a safetensors file; m: the text of a manifest; c: the
+// content of a manifest, to which this target adds the right checksum; p: the name of a part in a
+// shard.
 #include <cstdint>
 #include <cstdlib>
 #include <set>
@@ -32,7 +33,7 @@ void fuzz_safetensors(std::string_view file) {
   const auto size = static_cast<std::int64_t>(file.size());
   const auto header = parse_safetensors_header(file, size, "file");
   if (!parsed(header)) return;
-  // Every byte behind the header belongs to one array.
+  // Every byte after the header belongs to exactly one array.
   COPUS_CHECK(header->data_begin >= 8 && header->data_begin <= size);
   std::int64_t end = 0;
   std::set<std::string> names;
@@ -57,7 +58,8 @@ void fuzz_manifest(const std::string& text) {
   COPUS_CHECK(print_manifest(*again) == printed);
 }
 
-// No fuzzer finds a checksum: without this the fields behind it would never be reached.
+// Adds the right checksum to the content of a manifest. A fuzzer never guesses one, and without it
+// the parser stops before it reads the other fields.
 void fuzz_content(std::string_view text) {
   auto json = parse_json(text, "content");
   if (!parsed(json) || !json->is_object()) return;

@@ -1,8 +1,9 @@
-// Every parser of what a user writes, on arbitrary bytes: no crash, no overflow, no hang; errors
-// are one line; what was parsed survives printing, and what depends on it can be computed.
+// Fuzzes the parsers of what users write with arbitrary bytes. They must not crash, overflow or
+// hang. An error must be one line. A parsed value must be the same after printing and parsing, and
+// the quantities that depend on it must be computable.
 //
-// The first byte says which parser: m(odel), c(luster), p(lan JSON), t(ext of a plan), s(hape of a
-// cluster, 4x8xB200).
+// The first byte chooses the parser: m: a model; c: a cluster; p: a plan in JSON; t: the text of a
+// plan; s: the shape of a cluster (4x8xB200).
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -31,7 +32,8 @@ void check_result(const Result<T>& result) {
   if (!result) check_one_line(result.error());
 }
 
-// As many GPUs as the plan asks for, so that the checks after that of the size are reached.
+// Gives the cluster as many GPUs as the plan asks for, so that validate() gets past the check of
+// the size.
 void check_plan(const ParallelPlan& plan, const ModelSpec& model) {
   static const ClusterSpec one = load_cluster("1x1xB200").value();
   ClusterSpec cluster = one;
@@ -113,7 +115,7 @@ void fuzz_one(std::string_view input) {
       return;
     }
     case 's':
-      // Text that may be a path is left out: the target is a function of its input alone.
+      // Text that may be a path is skipped, because the target must not depend on files.
       if (!text.empty() && text[0] >= '0' && text[0] <= '9' &&
           text.find('/') == std::string_view::npos && !text.ends_with(".json")) {
         fuzz_cluster(load_cluster(text));

@@ -1,5 +1,5 @@
-// Runs the fuzz target once over each file given, so that a build without libFuzzer keeps what
-// fuzzing has found fixed.
+// Runs the fuzz target once on each given file, so that a build without libFuzzer also tests the
+// inputs that fuzzing has found.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets in build/fuzz and runs each for SECONDS (20) over its corpus beside this script. What they find
-# and learn stays under build/fuzz. Exit 77: no clang++ with libFuzzer here, nothing was run.
+# Builds the fuzz targets in build/fuzz and runs each for SECONDS (20), starting from its corpus beside this script. The
+# inputs that they find stay under build/fuzz. Exit code 77: clang++ with libFuzzer is not installed, so nothing ran.
 #   tests/fuzz/run.sh [SECONDS [TARGET]...]      TARGET: configs, checkpoints
 set -euo pipefail
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Copus as it is installed, packaged and configured: what `make install`, `make package` and cmake leave behind.
+"""Tests of the files and messages that `make install`, `make package` and the configuration by cmake produce.
 
     install_test.py --build FOLDER --source FOLDER [Class[.test]…]
 
-What needs a program that is not here (mandoc, zsh, dpkg-deb) is skipped, and says so.
+A test that needs a program that is not installed (mandoc, zsh, dpkg-deb) is skipped, and says so.
 """
 
 import argparse
@@ -24,13 +24,13 @@ PATIENCE_S = 300
 
 
 def cached(name):
-    """A variable of the build's CMake cache; empty: there is none."""
+    """Returns a variable of the build's CMake cache; empty if it is not set."""
     found = re.search(rf"^{re.escape(name)}:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)
     return found[1] if found else ""
 
 
 def run(*command, cwd="/", env=None, user=None, stdin=None):
-    """The finished process; its output is text, errors too. `user`: (uid, gid)."""
+    """Runs a command and returns the finished process. Its stdout has stderr in it. `user`: (uid, gid)."""
     return subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -51,7 +51,7 @@ def needs(program):
 
 
 class InFolder(unittest.TestCase):
-    """Every class has a folder that everybody may read, and that goes with it."""
+    """Gives every class a temporary folder that all users may read."""
 
     @classmethod
     def setUpClass(cls):
@@ -69,7 +69,7 @@ class InFolder(unittest.TestCase):
 
 
 def another_user(test):
-    """Somebody who is not who builds. Root becomes nobody; another user cannot become anybody."""
+    """Returns the user `nobody` if the test runs as root. Other users cannot switch users, so the test is skipped."""
     if os.geteuid() != 0:
         test.skipTest("not root, so the installation is not tried as another user")
     return 65534, 65534
@@ -89,7 +89,7 @@ class Installed(InFolder):
         cls.home.chmod(0o777)
 
     def as_user(self, *command, code=0):
-        """Run by another user, from that one's folder, with an environment that says nothing of the build."""
+        """Runs a command as another user (if this is root), in that user's folder and without variables of the build."""
         user = another_user(self) if os.geteuid() == 0 else None
         environment = {"PATH": f"{self.prefix}/bin:/usr/bin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8"}
         return self.check(run(*command, cwd=self.home, env=environment, user=user), code)
@@ -130,7 +130,7 @@ class Installed(InFolder):
         for path in sorted((self.prefix / "share/man/man1").iterdir()):
             text = self.page(path.name.removesuffix(".gz"))
             said = run("mandoc", "-T", "lint", "-W", "warning", stdin=text).stdout.splitlines()
-            # There is no date: a page would differ from build to build.
+            # The pages have no date, because a date would differ from build to build.
             self.assertEqual([line for line in said if "missing date" not in line], [], path.name)
 
     @needs("man")
@@ -204,7 +204,7 @@ class Installed(InFolder):
 
 
 class Version(InFolder):
-    """`copus --version`, against what the build's cache and git say."""
+    """Compares `copus --version` with the CMake cache of the build and with git."""
 
     def test_text_and_json_say_the_same(self):
         text = dict(line.split(maxsplit=1) for line in self.must(BUILD / "bin/copus", "--version").splitlines())
@@ -255,13 +255,13 @@ class Version(InFolder):
         self.assertEqual(self.commit_of(tree), (commit, written))
         (tree / "file").write_text("two\n")
         self.assertEqual(self.commit_of(tree)[0], commit + "+changes")
-        inner = tree / "unpacked"  # an archive of the sources, unpacked in somebody else's clone
+        inner = tree / "unpacked"  # an archive of the sources that is unpacked inside another clone
         inner.mkdir()
         self.assertEqual(self.commit_of(inner)[0], "unknown")
 
 
 class Packaged(InFolder):
-    """What cpack makes, unpacked where nothing of the sources is."""
+    """Unpacks the packages that cpack makes into a folder without the sources."""
 
     @classmethod
     def setUpClass(cls):
@@ -298,7 +298,7 @@ class Packaged(InFolder):
 
     def debs(self):
         if "DEB" not in (BUILD / "CPackConfig.cmake").read_text().split("CPACK_GENERATOR")[1].splitlines()[0]:
-            self.skipTest("this build makes no .deb: dpkg-shlibdeps is missing, or libtorch is from no package")
+            self.skipTest("this build makes no .deb: dpkg-shlibdeps is missing, or libtorch does not come from a package")
 
     @needs("dpkg-deb")
     def test_the_planner_is_a_package_that_needs_no_libtorch(self):
@@ -337,15 +337,15 @@ class Packaged(InFolder):
 
 
 class Configured(InFolder):
-    """What cmake says where something is missing, or where a libtorch is named."""
+    """Tests what cmake prints if a library is missing, or if COPUS_TORCH names a libtorch."""
 
-    # What a project needs to be configured: no compiler is tried again.
+    # Uses the compiler of the build.
     def configure(self, *options, code=1):
         build = Path(tempfile.mkdtemp(dir=self.folder))
         return self.check(run("cmake", "-S", SOURCE, "-B", build, "-G", "Ninja", *options, env=os.environ | {"CXX": cached("CMAKE_CXX_COMPILER")}), code)
 
     def missing(self, said):
-        """The lines of the list of what is missing."""
+        """Returns the lines of the list of missing libraries: (library, package)."""
         return re.findall(r"^ +([^:\n]+): package ([\w+-]+)", said.split("These libraries are missing:")[1], re.MULTILINE)
 
     def test_all_that_is_missing_is_listed_at_once_with_its_package(self):
@@ -383,7 +383,7 @@ class Configured(InFolder):
         config = cached("Torch_DIR")
         if not WITH_TORCH or not config:
             self.skipTest("this build has no libtorch")
-        # A Python whose torch says that its C++ files are those that this build has, as a wheel's does.
+        # A Python with a torch module that, like a wheel's, names the libtorch of this build.
         python = self.folder / "python"
         python.write_text(f"#!/bin/sh\nPYTHONPATH={self.folder} exec {sys.executable} \"$@\"\n")
         python.chmod(0o755)
@@ -418,7 +418,7 @@ def main():
     WITH_TORCH = (BUILD / "bin/copus-train").exists()
     gloo = cached("COPUS_GLOO_HEADERS")
     WITH_GLOO = WITH_TORCH and bool(gloo) and not gloo.endswith("NOTFOUND")
-    os.umask(0o022)  # as make install has it
+    os.umask(0o022)  # as in make install
     unittest.main(argv=[sys.argv[0], *names], verbosity=1)
 
 

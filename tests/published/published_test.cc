@@ -1,5 +1,6 @@
-// Step times and memory that others have measured and published, predicted with the catalog alone.
-// The bounds are a little above what the model reaches: it must not get worse unnoticed.
+// Compares predictions, made with the catalog alone, with published measurements of step times and
+// memory. The bounds are a little above the present errors, so that the tests notice if the model
+// gets worse.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +18,7 @@
 namespace copus {
 namespace {
 
-// V100's are apart: nothing in the catalog was fitted to them.
+// The runs on V100s have a file of their own, because nothing in the catalog was fitted to them.
 const std::array<MeasuredFile, 2>& published() {
   static const std::array<MeasuredFile, 2> files = {
       read_measured(COPUS_MEASURED "/published.csv").value(),
@@ -65,7 +66,7 @@ TEST_P(PublishedSource, IsPredictedWithinItsBounds) {
   const Accuracy accuracy = accuracy_of(runs, GetParam().source);
   std::printf("%s: mean error %.1f%%\n", GetParam().source, 100 * *accuracy.mape);
   EXPECT_LT(*accuracy.mape, GetParam().mean);
-  // They ran, so they fitted.
+  // These runs worked, so their plans must fit.
   EXPECT_EQ(accuracy.fit.worked_no_fit, 0u);
 }
 
@@ -84,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // Llama-3 70B in FP8 on 64 H100s: 19.69 to 20.21 s in four versions (Megatron-Bridge, performance
-// summary, 26.02 to 26.04). Its table states no sharded optimizer, without which it would not fit.
+// summary, 26.02 to 26.04). Its table does not mention a sharded optimizer, but without one the run
+// would not fit.
 TEST(PublishedFp8, TensorParallelTrafficIsHiddenAsMegatronBridgeDoes) {
   const ModelSpec model = load_model("llama-3-70b").value();
   const ClusterSpec cluster = load_cluster("8x8xH100-80GB-SXM").value();

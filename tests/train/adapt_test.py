@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""copus train --adapt, as it is used: what it decides is carried out, written down, and changes no sample.
+"""Tests of copus train --adapt: it carries out and records its decisions, and they do not change the samples.
 
     adapt_test.py [--bin build/bin/copus] [Class[.test]…]
 """
@@ -13,8 +13,8 @@ import time
 from fixture import END_S, RunTest, main, of_kind, read_events
 
 LR = 1e-3
-# A critical batch far above every batch: growing always pays, as far as it makes a step's samples faster. Of so few tokens
-# little is learnt in one step: every step is measured.
+# The calibration puts the critical batch far above every batch, so that a larger batch pays whenever it gives more samples/s.
+# One step has few tokens and so a poor estimate of the noise scale: every step is measured.
 EAGER = ("--model", "tiny", "--seq-len", 32, "--lr", LR, "--warmup-samples", 0, "--decay-samples", 0, "--noise-every", 1,
          "--calibration", 1000, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)  # fmt: skip
 
@@ -24,7 +24,7 @@ def hash_at(run_dir, samples):
 
 
 def siblings_read_each_other():
-    """Whether this system lets one process read another's memory, both started by the same one."""
+    """Returns whether this system lets a process read the memory of another child of the same parent."""
     libc = ctypes.CDLL(None, use_errno=True)
     word = ctypes.create_string_buffer(b"proof")
     parent = os.getpid()
@@ -54,7 +54,7 @@ def siblings_read_each_other():
 
 class Adapting(RunTest):
     def check_events(self, start_batch):
-        """Every step is where the last move left the run; a rate goes with its batch."""
+        """Checks that every step has the plan and batch of the last move, and the learning rate of its batch."""
         events = read_events(self.folder / "run")
         plan, batch, samples, decision = None, start_batch, 0, None
         for event in events:
@@ -78,7 +78,7 @@ class Adapting(RunTest):
         return events
 
     def test_moves_batch_and_layout(self):
-        # Between processes on CPUs, cutting every layer over two ranks is the slowest layout there is.
+        # Between processes on CPUs, tp=2 is the slowest layout, because it splits every layer over the ranks.
         run = self.train(*EAGER, "--global-batch", 4, "--batch-range", "4:32", "--steps", 120, "--ranks", 2,
                          "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--run-dir", "run")  # fmt: skip
         events = self.check_events(4)
@@ -88,14 +88,14 @@ class Adapting(RunTest):
         end = events[-1]
         self.assertEqual((end["event"], end["reason"], end["moves"]), ("end", "steps", len(moves)))
         self.assertAlmostEqual(end["pause_s"], sum(move["pause_s"] for move in moves))
-        # The table of phases, a line for each.
+        # The table of phases has a line for each move.
         self.assertRegex(run.out, r"(?m)^from step  layout +batch  steps  samples/s +loss +pause  why$")
         for move in moves:
             self.assertRegex(run.out, rf"(?m)^{move['step'] + 1} +{move['to']} +{move['global_batch_to']} ")
-        self.assertRegex(run.out, r"(?m)^Goodput \(lr-aware\) over the run, .* of pauses in it: x\d+\.\d\d of never having moved")
+        self.assertRegex(run.out, r"(?m)^Goodput \(lr-aware\) over the run, including .* of pauses: \d+\.\d\d times that of a run without moves")
         if siblings_read_each_other() and sum(move["bytes_moved"] for move in moves) > 0:
             self.assertGreater(sum(move["bytes_read"] for move in moves), 0)
-        # The samples are those of a run that never moves, one at a time.
+        # The samples are the same as in a run that never moves.
         samples = end["samples"]
         step = samples & -samples
         self.train(*EAGER, "--global-batch", step, "--samples", samples, "--run-dir", "fixed")
@@ -119,7 +119,7 @@ class Adapting(RunTest):
         self.assertGreater(last["gns"], 0)
         self.assertAlmostEqual(last["bcrit"] / last["gns"], 1000)
         self.assertGreater(last["goodput"], 0)
-        # What is smoothed can be followed: each norm is [samples, value, how many].
+        # Events have the norms before smoothing: each is [samples, value, how many].
         taken = [event for event in events if event.get("norms")]
         self.assertGreater(len(taken), 5)
         for event in taken:
@@ -133,7 +133,7 @@ class Adapting(RunTest):
         self.assertTrue([event for event in events if event["event"] == "reconfigure"])
 
     def test_schedule_does_not_end_with_the_first_batch(self):
-        # So many steps are not so many samples: nothing decays unless it is told when.
+        # The number of steps does not give the number of samples: without --decay-samples the rate does not decay.
         flags = [flag for flag in EAGER if flag not in ("--decay-samples", "--warmup-samples", 0)]
         self.train(*flags, "--global-batch", 4, "--batch-range", "4:32", "--steps", 60, "--ranks", 2,
                    "--plan", "pp=2,micro_batch=2", "--adapt", "batch", "--run-dir", "run")  # fmt: skip

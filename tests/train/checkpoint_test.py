@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkpoints of copus train, with real processes: what is killed goes on as if it had not been.
+"""Tests of the checkpoints of copus train, with real processes: a killed run goes on as an undisturbed one.
 
     checkpoint_test.py [--bin build/bin/copus] [Class[.test]…]
 """
@@ -51,7 +51,7 @@ class CheckpointTest(RunTest):
 
 class Resumed(CheckpointTest):
     def kill_after(self, step, *args):
-        """The supervisor and all ranks, at once, with a checkpoint to go on from: it is written behind the run."""
+        """Kills the supervisor and so all ranks, once a checkpoint exists. Checkpoints are written in the background."""
         run = self.start(*TWELVE, "--run-dir", "run", "--checkpoint-every", 4, *args)
         self.wait_for_step(run, step)
         self.wait_for_event(run, '"event":"checkpoint"')
@@ -63,7 +63,7 @@ class Resumed(CheckpointTest):
         self.train(*TWELVE, "--run-dir", "whole", "--checkpoint-every", 4)
         self.kill_after(6)
         before = read_events(self.folder / "run")
-        self.train("--resume", "--run-dir", "run")  # config.toml has the rest
+        self.train("--resume", "--run-dir", "run")  # the other options come from config.toml
         self.assertEqual(read_events(self.folder / "run")[: len(before)], before)
         restart = of_kind(self.folder / "run", "restart")[-1]
         self.assertEqual(restart["from"], f"run/checkpoints/step-{restart['step']}")
@@ -98,13 +98,13 @@ class Resumed(CheckpointTest):
         self.train(*PAIR, "--until-loss", 5.2, "--run-dir", "run")
         last = max(self.steps())
         again = self.train("--resume", "--run-dir", "run")
-        self.assertIn("--until-loss 5.2 is reached", again.out)
+        self.assertIn("the run has reached --until-loss 5.2", again.out)
         self.train("--resume", "--run-dir", "run", "--until-loss", 9)
         self.assertEqual(max(self.steps()), last)
-        # The held-out loss, where there is one.
+        # With --eval-every, the held-out loss counts.
         self.train(*PAIR, "--until-loss", 5.2, "--eval-every", 2, "--eval-samples", 4, "--run-dir", "held")
         last = max(self.steps("held"))
-        self.assertIn("--until-loss 5.2 is reached", self.train("--resume", "--run-dir", "held").out)
+        self.assertIn("the run has reached --until-loss 5.2", self.train("--resume", "--run-dir", "held").out)
         self.assertEqual(max(self.steps("held")), last)
 
     def test_run_that_begins_finds_no_checkpoint(self):
@@ -145,14 +145,14 @@ class Resumed(CheckpointTest):
         ):
             self.assert_error(self.train(*args, code=2), 2, says)
         self.train(*PAIR, "--steps", 2, "--run-dir", "run")
-        # It is said once, and not by every rank.
+        # The error is printed once, and not by every rank.
         wrong = ("--model: got one with", "--model", "gpt2-124m"), ("--seq-len: got 16", "--seq-len", 16)
         for says, *options in wrong:
             for ranks in 1, 2:
                 run = self.train("--resume", "--run-dir", "run", *options, "--ranks", ranks, code=2)
                 self.assertEqual((run.out + run.err).count(says), 1, run.err)
                 self.assertTrue(run.err.startswith(f"copus: error: {says}"), run.err)
-        # Nothing of what was refused stays.
+        # The refused options are not written to config.toml.
         before = (self.folder / "run" / "config.toml").read_text()
         run = self.train("--resume", "--run-dir", "run", "--model", "gpt2-124m", "--ranks", 1, "--lr", 5, code=2)
         self.assertEqual((self.folder / "run" / "config.toml").read_text(), before)
@@ -168,17 +168,17 @@ class Resumed(CheckpointTest):
         after = self.steps()[31]
         self.assertEqual((after["global_batch"], after["plan"]), (last["global_batch"], last["plan"]))
         self.assertAlmostEqual(after["lr"], last["lr"], places=9)
-        self.assertIsNotNone(after["gns_low"])  # from the first step on
-        # Not by a file that says how it began.
+        self.assertIsNotNone(after["gns_low"])  # known from the first step on
+        # A config file with the initial batch, plan and rate does not change them.
         (self.folder / "run.toml").write_text('global-batch = 4\nplan = "dp=2"\nlr = 3e-4\n')
         self.train("--config", "run.toml", "--resume", "--run-dir", "run", "--steps", 33)
         again = self.steps()[33]
         self.assertEqual((again["global_batch"], again["plan"]), (last["global_batch"], last["plan"]))
         self.assertAlmostEqual(again["lr"], last["lr"], places=9)
-        # What it has left already it cannot keep to.
+        # A range that does not hold the batch that the run has reached is refused.
         run = self.train("--resume", "--run-dir", "run", "--steps", 34, "--batch-range", "2:4", code=2)
         self.assert_error(run, 2, f"--batch-range: got 2:4, without the run's current batch {last['global_batch']};")
-        # Who ends adapting keeps what it has found, the next time too.
+        # A run that stops adapting keeps its batch and plan, also at the next resume.
         self.train("--resume", "--run-dir", "run", "--steps", 34, "--adapt", "off")
         self.train("--resume", "--run-dir", "run", "--steps", 35)
         for step in 34, 35:
@@ -195,7 +195,7 @@ class Resumed(CheckpointTest):
 
 
 class Adapted(CheckpointTest):
-    """A checkpoint has what was decided at its step, and is never in the middle of a try."""
+    """A checkpoint has the result of the decision at its step, and never the layout of a try."""
 
     ARGS = ("--model", "tiny", "--seq-len", 32, "--ranks", 2, "--calibration", 1000, "--dwell", 5, "--margin", 0.02,
             "--batch-margin", 0.02, "--keep", 1000)  # fmt: skip
@@ -212,7 +212,7 @@ class Adapted(CheckpointTest):
         self.assertTrue(self.moves())
         for move in self.moves():
             self.assertEqual(self.manifest(move["step"])["global_batch"], move["global_batch_to"])
-        # Killed there, it goes on as it did.
+        # A run that goes on from this checkpoint repeats the step exactly.
         step = self.moves()[0]["step"]
         went_on = self.steps()[step + 1]
         for later in range(step + 5, 31, 5):
@@ -248,14 +248,14 @@ class Adapted(CheckpointTest):
             if event["event"] == "step" and trying:
                 self.assertNotEqual(event["plan"], home)
                 plan = self.manifest(event["step"])["plan"]
-                if event["step"] % 5:  # the last one's decision comes after this event
+                if event["step"] % 5:  # the decision at the end of a try comes after this event
                     self.assertEqual(f"dp{plan['dp']}.tp{plan['tp']}.pp{plan['pp']}", ".".join(home.split(".")[:3]))
                     saved_in_tries += 1
         self.assertGreater(saved_in_tries, 0)
 
 
 class Data(CheckpointTest):
-    """A run goes on with the data that it was on, whatever the command line names, unless others are meant."""
+    """A resumed run must have the same data, unless --other-data allows other data."""
 
     def setUp(self):
         super().setUp()
@@ -279,7 +279,7 @@ class Data(CheckpointTest):
         self.assert_refused((), "--data: got /.*/a.txt ")
         self.assert_refused(("--data", "a.txt"), "--data: got a.txt ")
         self.train("--resume", "--run-dir", "run", "--steps", 3, "--other-data")
-        self.train("--resume", "--run-dir", "run", "--steps", 4)  # these are the run's now
+        self.train("--resume", "--run-dir", "run", "--steps", 4)  # the other data are the run's now
 
     def test_another_path(self):
         (self.folder / "b.txt").write_text("other words of text\n" * 200)
@@ -291,7 +291,7 @@ class Data(CheckpointTest):
         self.assert_refused(("--seq-len", 16), f"--seq-len: got 16; want {SEQ_LEN},")
         self.assert_refused(("--held-out", 0.5), "--data: got /.*/a.txt with --held-out 0.5")
         self.train("--resume", "--run-dir", "run", "--steps", 3, "--seed", 2, "--other-data")
-        # Tokens are counted as they came.
+        # Each step's tokens count with the sequence length of that step.
         before = self.steps()[3]
         self.train("--resume", "--run-dir", "run", "--steps", 5, "--seq-len", 16, "--other-data")
         self.train("--resume", "--run-dir", "run", "--steps", 6)
@@ -335,7 +335,7 @@ class Signalled(CheckpointTest):
 
 
 class BadWeather(CheckpointTest):
-    """Nothing that is damaged or half there is taken for whole."""
+    """A damaged or incomplete checkpoint is never used."""
 
     def trained(self):
         self.train(*PAIR, "--steps", 4, "--checkpoint-every", 2, "--run-dir", "run")
@@ -350,7 +350,7 @@ class BadWeather(CheckpointTest):
         self.assertRegex(restart["skipped"], says)
         self.train(*PAIR, "--steps", 6, "--decay-samples", 32, "--warmup-samples", 0, "--run-dir", "whole")
         self.assert_same_run("run", "whole")
-        # It does not stand in the way of better ones, and is there for whoever wants to look.
+        # The damaged checkpoint is renamed: it is not used, and a user can still look into it.
         self.assertEqual(self.checkpoints(), ["step-4", "step-6"])
         self.assertTrue((self.folder / "run" / "checkpoints" / "damaged-step-4").is_dir())
 
@@ -401,7 +401,7 @@ class BadWeather(CheckpointTest):
         self.assertEqual(run.code, 0, run.err)
 
     def limited(self, size):
-        """A disk that takes no file larger than this: writes past it fail, as they do when it is full."""
+        """Limits the size of files, so that writes beyond it fail as on a full disk."""
 
         def limit():
             die_with_the_test()

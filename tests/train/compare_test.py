@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""copus compare without --simulate: every policy trained for real, and what a simulation makes of the records.
+"""Tests of copus compare without --simulate, which trains every policy, and of simulations from the recorded runs.
 
     compare_test.py [--bin build/bin/copus] [Class[.test]…]
 """
@@ -46,29 +46,29 @@ class Live(RunTest):
         for policy in found["policies"]:
             self.assertTrue(all(0 < reached["seconds"] < 180 for reached in policy["time_to_loss"]), policy)
         self.assertEqual([base["loss"] for base in found["fastest_baseline"]], [4.5, 3.3])
-        # The same samples in the same order, whatever the policy; the options of [compare] have arrived.
+        # All policies train on the same data. The options of [compare] have reached the runs.
         starts = {name: of_kind(self.folder / "runs" / f"{name.replace(':', '-')}-seed1", "start")[0] for name in policies}
         self.assertEqual(len({start["data_tokens"] for start in starts.values()}), 1)
         self.assertEqual([start["global_batch"] for start in starts.values()], [4, 8, 4, 4, 4])
         clusters = [start["cluster"] for name, start in starts.items() if name != "cbs-optimistic"]
-        # Measured once, by the first.
+        # The first run measures the cluster for all.
         self.assertTrue(clusters[0])
         self.assertEqual(clusters, clusters[:1] * len(clusters))
         config = (self.folder / "runs" / "copus-seed1" / "config.toml").read_text()
         self.assertIn("margin = 0.2\n", config)
-        # A folder that holds runs is not written into.
+        # A folder that holds runs is refused.
         again = self.compare("--policies", "static:4", "--seeds", 1, "--run-dir", "runs", code=2)
         self.assertIn("--run-dir: got runs, which is not empty", again.stderr)
-        # What was recorded is what a simulation goes by.
+        # A simulation reads the recorded runs.
         simulated = self.compare("--simulate", "--policies", "static:4,static:8,copus", "--seeds", 2, "--from", "runs/static-4-seed1",
                                  "--from", "runs/static-8-seed1", "--json")  # fmt: skip
         for policy in json.loads(simulated.stdout)["policies"]:
             self.assertTrue(all(0 < reached["seconds"] < 180 for reached in policy["time_to_loss"]), policy)
-        # They say which engine ran and in what; what is assumed of it beside counts.
+        # The records set the engine and its precision. Other assumptions can still be changed.
         recorded = "--simulate", "--from", "runs/static-4-seed1", "--from", "runs/static-8-seed1"
         self.assertIn("--framework: got nanotron with --from", self.compare(*recorded, "--framework", "nanotron", code=2).stderr)
         self.assertIn("--precision: got bf16; want fp32", self.compare(*recorded, "--precision", "bf16", code=2).stderr)
-        self.assertIn("in the memory there is", self.compare(*recorded, "--assume", "fixed_memory_gib=900", code=2).stderr)
+        self.assertIn("can train in their memory", self.compare(*recorded, "--assume", "fixed_memory_gib=900", code=2).stderr)
 
     def test_what_no_live_run_can_do_is_refused(self):
         for policy in "oracle", "copus-free-switch":
@@ -78,7 +78,7 @@ class Live(RunTest):
 
 
 class Ended(RunTest):
-    """Whoever ends a comparison ends the run that it has started."""
+    """A signal that ends a comparison also ends its active run."""
 
     def check(self, number, code):
         (self.folder / "run.toml").write_text(CONFIG)

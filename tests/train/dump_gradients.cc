@@ -1,8 +1,9 @@
 // dump_gradients CONFIG.json SEQ_LEN BATCH SEED OUT_DIR
 //
-// One forward and backward pass of the engine on one rank in FP32. Writes OUT_DIR/dump.safetensors:
-// tokens and targets [BATCH, SEQ_LEN], loss [], and for every logical tensor weight/NAME and
-// gradient/NAME. reference.py computes the same without the engine and compares.
+// Runs one forward and backward pass of the engine on one rank in FP32. Writes
+// OUT_DIR/dump.safetensors: tokens and targets [BATCH, SEQ_LEN], loss [], and for every logical
+// tensor weight/NAME and gradient/NAME. reference.py computes the same without the engine and
+// compares.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,8 +21,9 @@ Tensor part_of(const Tensor& flat, const PlacedTensor& tensor) {
   return flat.narrow(0, tensor.offset, tensor.size).view(tensor.spec.shape);
 }
 
-// Initial weights would hide mistakes: norms are all ones, biases all zeros, every prediction about
-// uniform. These make each tensor matter, with activations and logits of order one.
+// Replaces the initial weights, which would hide mistakes: their norms are all ones, their biases
+// all zeros, and their predictions nearly uniform. With the new weights each tensor matters, and
+// activations and logits are of order one.
 void scatter_weights(const ChunkParameters& parameters) {
   for (const Bucket& bucket : parameters.buckets()) {
     for (const PlacedTensor& tensor : bucket.tensors) {
@@ -54,7 +56,7 @@ Result<void> dump(const std::string& config, std::int64_t seq_len, std::int64_t 
   COPUS_TRY(const Mesh mesh, Mesh::create(groups, options.plan, model));
   const ChunkSpec chunk = chunk_spec(model, options.plan, 0);
   at::manual_seed(seed);
-  // Several buckets, so that a tensor that lies wrong in one is noticed.
+  // Small buckets: with several of them, a tensor at a wrong place changes the result.
   ChunkParameters parameters(model, chunk, mesh, {.bucket_elements = 10'000, .seed = seed});
   scatter_weights(parameters);
   const Partition whole;

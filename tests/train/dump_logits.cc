@@ -1,8 +1,8 @@
 // dump_logits CHECKPOINT DEVICE PRECISION BATCH SEQ_LEN OUT.safetensors
 //
-// What the engine makes of random tokens with a checkpoint's weights, on one rank: tokens
-// [BATCH, SEQ_LEN] and logits [BATCH, SEQ_LEN, vocab], the latter in FP32 whatever they were
-// computed in. For hf_roundtrip.py.
+// Writes random tokens [BATCH, SEQ_LEN] and the logits [BATCH, SEQ_LEN, vocab] that the engine
+// computes from them with a checkpoint's weights, on one rank. The logits are written in FP32, also
+// if they were computed in BF16. Used by hf_test.py and hf_roundtrip.py.
 #include <fmt/format.h>
 
 #include <string>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What goes wrong, and how a run goes on: real processes, real signals.
+"""Tests of failures and of how a run goes on after them, with real processes and real signals.
 
     failures_test.py [--bin build/bin/copus] [Class[.test]…]
 """
@@ -22,7 +22,7 @@ PLACE = rf"(reading the data|in the (forward|backward) pass of micro-batch \d+|i
 
 class FailureTest(RunTest):
     def checkpoints(self, run_dir="run"):
-        """Steps of those that are published."""
+        """Returns the steps of the published checkpoints."""
         return sorted(int(path.name[5:]) for path in (self.folder / run_dir / "checkpoints").glob("step-*"))
 
     def wait_for_checkpoint(self, run, after=0, run_dir="run"):
@@ -34,14 +34,14 @@ class FailureTest(RunTest):
         self.fail(f"no checkpoint: {' '.join(run.args)}\n{run.err}")
 
     def tokens(self, name, values):
-        """Token files of uint16 as Megatron-LM lays them out: one document."""
+        """Writes one document as Megatron-LM's token files, in uint16."""
         (self.folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(values)}H", *values))
         header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 1, 2)
         (self.folder / f"{name}.idx").write_bytes(header + struct.pack("<iqqq", len(values), 0, 0, 1))
 
 
 class Restarted(FailureTest):
-    """A rank that dies is no end: the run goes on from its last checkpoint, to the same result."""
+    """After a rank has died the run goes on from its last checkpoint, to the same result."""
 
     ARGS = (*TINY, "--steps", 60, "--ranks", 2, "--checkpoint-every", 10)
 
@@ -58,7 +58,7 @@ class Restarted(FailureTest):
         self.assertEqual(len(restarts), 1)
         self.assertRegex(restarts[0]["why"], "rank 1 was killed by signal 9")
         self.assertGreater(restarts[0]["step"], 0)
-        # Steps after the checkpoint are there twice: as lost, and as done again.
+        # The events have the steps after the checkpoint twice: the lost ones, and the repeated ones.
         last = {event["step"]: event["loss"] for event in of_kind(self.folder / "run", "step")}
         self.assertEqual([last[step] for step in range(1, 61)], losses(self.folder / "whole"))
         self.assertEqual(read_events(self.folder / "run")[-1]["reason"], "steps")
@@ -66,7 +66,7 @@ class Restarted(FailureTest):
     def test_told_to_stop_after_a_failure_it_stops(self):
         run = self.start(*TINY, *LONG, "--ranks", 2, "--checkpoint-every", 5, "--max-restarts", 5, "--run-dir", "run")
         self.wait_for_checkpoint(run)
-        os.kill(self.pid_of(1), signal.SIGSTOP)  # so that the end takes its time
+        os.kill(self.pid_of(1), signal.SIGSTOP)  # so that the run ends slowly
         os.kill(self.pid_of(0), signal.SIGKILL)
         time.sleep(1)
         run.process.terminate()
@@ -100,7 +100,7 @@ class Restarted(FailureTest):
         self.assertEqual(run.code, 0, run.err)
 
     def test_nobody_listens(self):
-        """A terminal that has gone, as of a dropped ssh, or a log on a full disk."""
+        """The terminal is gone, as after a dropped ssh, or the log is on a full disk."""
         for name in "gone", "full":
             with self.subTest(name), open("/dev/full", "wb") as full:
                 stderr = subprocess.STDOUT if name == "gone" else full
@@ -131,7 +131,7 @@ class Restarted(FailureTest):
 
 
 class Hung(FailureTest):
-    """A rank that stands still is named with what it was doing."""
+    """The message names a rank that hangs, and what it was doing."""
 
     TIMEOUT_S = 6
 
@@ -143,7 +143,7 @@ class Hung(FailureTest):
         os.kill(self.pid_of(1), signal.SIGSTOP)
         while "restart 1 of 1" not in run.err and time.monotonic() < begin + END_S:
             time.sleep(0.1)
-        # The limit, the roll call, and ten seconds for the one that does not answer.
+        # The limit, the roll call, and ten seconds for the rank that does not answer.
         self.assertLess(time.monotonic() - begin, 2 * self.TIMEOUT_S + 2 + 10 + 10)
         run.wait(START_S + END_S)
         self.assertEqual(run.code, 0, run.err)
@@ -166,19 +166,19 @@ class Hung(FailureTest):
 
 
 class SlowDisk(FailureTest):
-    """A rank that saves is waited for as long as it may take: four times --timeout."""
+    """Ranks wait four times --timeout for a rank that saves."""
 
     TIMEOUT_S = 4
 
     def held_up(self):
-        """The shard of rank 1 of the second save is a pipe: to open it takes until somebody reads."""
+        """Makes rank 1's shard of the second save a pipe, so that the rank blocks until a reader opens the pipe."""
         run = self.start(*TINY, "--steps", 16, "--ranks", 2, "--checkpoint-every", 4, "--timeout", f"{self.TIMEOUT_S}s",
                          "--run-dir", "run")  # fmt: skip
         self.wait_for_step(run, 1)
         pipe = self.folder / "run" / "checkpoints" / ".step-8.1.partial" / "shard-1.safetensors"
         pipe.parent.mkdir()
         os.mkfifo(pipe)
-        self.wait_for_step(run, 12)  # the next save waits for that one
+        self.wait_for_step(run, 12)  # the next save waits for the blocked one
         return run, pipe
 
     def test_slow_disk_ends_nothing(self):
@@ -189,7 +189,7 @@ class SlowDisk(FailureTest):
             reader.read()
         run.wait(END_S)
         self.assertEqual(run.code, 0, run.err)
-        # A pipe is no place for a shard; those before and behind it are there.
+        # The save into the pipe has failed; the later checkpoints are there.
         self.assertIn("CHECKPOINT OF STEP 8 NOT SAVED", run.out + run.err)
         self.assertEqual(self.checkpoints(), [12, 16])
         self.assertEqual(len(losses(self.folder / "run")), 16)
@@ -198,17 +198,17 @@ class SlowDisk(FailureTest):
         run, _ = self.held_up()
         begin = time.monotonic()
         run.wait(START_S)
-        # Four times the limit, the roll call, and ten seconds for the one that does not answer.
+        # Four times the limit, the roll call, and ten seconds for the rank that does not answer.
         self.assertLess(time.monotonic() - begin, 4 * self.TIMEOUT_S + 3 + 10 + 10)
         self.assertEqual(run.code, 1, run.err)
         self.assertRegex(run.err, r"meeting number \d+ in group world .* failed; missing: rank 1; rank 1 has been saving a checkpoint of step 12 for \d+ s")
 
 
 class OneFolder(FailureTest):
-    """A run's folder is its own from its first moment to its last: a second run changes nothing there."""
+    """From its start to its end a run owns its folder: a second run changes nothing there."""
 
     def contents(self):
-        """Every file with what it holds, but for what the ranks count in all the time."""
+        """Returns every file and its content, except for the content of activity/, which changes all the time."""
         files = (path for path in (self.folder / "run").rglob("*") if path.is_file())
         return {str(path): None if path.parent.name == "activity" else path.read_bytes() for path in files}
 
@@ -219,7 +219,7 @@ class OneFolder(FailureTest):
         deadline = time.monotonic() + END_S
         while "restart 1 of 1" not in run.err and time.monotonic() < deadline:
             time.sleep(0.02)
-        run.process.send_signal(signal.SIGSTOP)  # in its second between the two
+        run.process.send_signal(signal.SIGSTOP)  # in the second between the two attempts
         self.assertEqual(self.ranks(), {})
         before = self.contents()
         for ranks in 1, 2:
@@ -232,7 +232,7 @@ class OneFolder(FailureTest):
 
     def test_ranks_of_a_launcher(self):
         self.train(*TINY, "--steps", 2, "--run-dir", "run")
-        # A meeting point that outlives rank 0, as torchrun serves one.
+        # Another run serves the meeting point, so that it outlives rank 0, like torchrun's.
         port = str(free_port())
         server = self.start(*TINY, *LONG, "--ranks", 2, "--port", port, "--run-dir", "elsewhere")
         deadline = time.monotonic() + START_S
@@ -240,7 +240,7 @@ class OneFolder(FailureTest):
             self.assertLess(time.monotonic(), deadline, server.err)
             time.sleep(0.001)
         for pid in self.ranks().values():
-            os.kill(pid, signal.SIGSTOP)  # they have said nothing there yet
+            os.kill(pid, signal.SIGSTOP)  # before they write to the meeting point
         env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
         before = self.contents()
@@ -274,7 +274,7 @@ class OneFolder(FailureTest):
     def test_whoever_removes_what_ranks_say_silences_nobody(self):
         run = self.start(*TINY, *LONG, "--timeout", "1s", "--max-restarts", 1, "--run-dir", "run")
         self.wait_for_step(run, 2)
-        time.sleep(2)  # it has been heard
+        time.sleep(2)  # the supervisor has seen its activity
         shutil.rmtree(self.folder / "run" / "activity")
         time.sleep(2 * 1 + 10 + 5)
         self.assertIsNone(run.process.poll(), run.err)
@@ -285,7 +285,7 @@ class OneFolder(FailureTest):
 
 
 class Preempted(FailureTest):
-    """Whoever takes the machine away says so first: the run is saved, and goes on later."""
+    """A scheduler sends a signal before it takes the machine away: the run saves, and goes on later."""
 
     def check(self, number, code, *args):
         run = self.start(*TINY, "--steps", 5000, *args, "--run-dir", "run")
@@ -362,7 +362,7 @@ class Preempted(FailureTest):
 
 
 class Elastic(FailureTest):
-    """With fewer ranks the run goes on at the plan that is best for those."""
+    """With fewer ranks the run goes on at the best plan for these."""
 
     def go(self, ranks, batch, *args):
         run = self.start(*TINY[:-1], batch, "--steps", 60, "--ranks", ranks, "--checkpoint-every", 10, "--max-restarts", 1,
@@ -381,7 +381,7 @@ class Elastic(FailureTest):
         self.assertEqual(last["step"], 60)
         if last["global_batch"] != 8:
             self.assertRegex(run.err, rf"no layout of 3 ranks can train a batch of 8: going on with {last['global_batch']}")
-        # No sample twice, none left out.
+        # No sample is repeated or left out.
         self.assertEqual(last["samples"], restart["samples"] + (60 - restart["step"]) * last["global_batch"])
 
     def test_too_few_are_left(self):
@@ -391,10 +391,10 @@ class Elastic(FailureTest):
 
 
 class BadSteps(FailureTest):
-    """A bad step changes no weight; what follows is as the user said."""
+    """A bad step changes no weight. --on-bad-step decides how the run goes on."""
 
     def noisy(self):
-        """A text that is soon known by heart, with noise in a few places: some are met after the first steps."""
+        """Returns the options of a run on a text that a model learns fast, with noise in a few places. Some noise comes late."""
         values = [1, 2, 3, 4] * (SEQ_LEN // 4) * 600
         noise = random.Random(1)
         for at in range(SEQ_LEN * 50, SEQ_LEN * 600, SEQ_LEN * 100):
@@ -424,7 +424,7 @@ class BadSteps(FailureTest):
         self.assertRegex(run.err, r"step \d+: loss .*: the loss is [\d.]+ deviations above .*; the weights are as after step \d+")
         end = read_events(self.folder / "run")[-1]
         self.assertEqual(end["reason"], "spike")
-        # What was reached is not lost.
+        # The run has saved what it reached.
         self.assertEqual(self.checkpoints(), [end["step"]])
 
     def test_back_to_the_checkpoint_and_on_behind_the_bad_samples(self):
@@ -434,7 +434,7 @@ class BadSteps(FailureTest):
         self.assertTrue(1 <= len(bad) <= 12, bad)
         for event in bad:
             self.assertEqual(event["action"], "rollback")
-            # What is saved there is what was loaded.
+            # The checkpoint at the bad step has the state that was loaded.
             before, here = self.folder / event["from"], self.folder / "run" / "checkpoints" / f"step-{event['step']}"
             self.assertLess(int(before.name[5:]), event["step"])
             for shard in "shard-0.safetensors", "shard-1.safetensors":
@@ -442,7 +442,7 @@ class BadSteps(FailureTest):
         self.assertEqual(read_events(self.folder / "run")[-1]["samples"], 560)
 
     def test_rollbacks_that_are_used_up_end(self):
-        # Every step is due for a checkpoint, the ones that were rolled back too.
+        # A checkpoint is due at every step, also at the steps that were rolled back.
         run = self.train(*TINY, "--steps", 500, "--lr", 100, "--clip", 0, "--warmup-samples", 0, "--on-bad-step", "rollback",
                          "--max-rollbacks", 2, "--checkpoint-every", 1, "--ranks", 2, "--run-dir", "run", code=1)  # fmt: skip
         self.assertRegex(run.err, "--max-rollbacks")

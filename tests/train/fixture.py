@@ -1,6 +1,6 @@
-"""What tests of copus train share: real processes, each test with a folder of its own.
+"""Shared code of the tests of copus train, which run real processes. Each test has a folder of its own.
 
-Every wait has a limit, and after each test no process of it may be left.
+Every wait has a limit, and each test checks at its end that none of its processes is left.
 """
 
 import ctypes
@@ -23,16 +23,16 @@ TEXT_MODEL = Path(__file__).resolve().parent / "text_llama.json"
 LAUNCHERS = ("OMPI_", "SLURM_", "COPUS_", "TORCHELASTIC_", "MASTER_", "PMI_")
 RANK_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 
-PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))  # more than 1 where the program is slow, under a sanitizer
-START_S = 90 * PATIENCE  # until the first steps are done, on a machine with other work
-END_S = 60 * PATIENCE  # from a fault to the end of the run; its own limits are far below
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))  # above 1 if the program is slow, as under a sanitizer
+START_S = 90 * PATIENCE  # until the first steps are done, on a busy machine
+END_S = 60 * PATIENCE  # from a fault to the end of the run, whose own limits are far lower
 SEQ_LEN = 32
 TINY = ("--model", "tiny", "--seq-len", str(SEQ_LEN), "--global-batch", "8")
 LONG = ("--steps", "100000")
 
 
 def environment(tag, extra):
-    """One thread per rank, whoever starts it, and no launcher but the test."""
+    """Returns the variables of a process: one thread per rank, and no variables of another launcher."""
     env = {k: v for k, v in os.environ.items() if k not in RANK_NAMES and not k.startswith(LAUNCHERS)}
     env.update(OMP_NUM_THREADS="1", TERM="dumb", LC_ALL="C.UTF-8", RUN_TEST_TAG=tag)
     env.update(extra or {})
@@ -40,7 +40,7 @@ def environment(tag, extra):
 
 
 def tagged(tag):
-    """The processes of a test that are alive, with their environments. A dead one has none."""
+    """Returns the live processes of a test by their ids, with their environments."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -61,7 +61,7 @@ def free_port():
 
 
 def read_events(run_dir):
-    """Every line whole, every line JSON."""
+    """Returns all events of a run. Checks that the last line is whole."""
     text = (Path(run_dir) / "events.jsonl").read_text(encoding="utf-8")
     assert text == "" or text.endswith("\n"), f"half a line at the end: {text[-200:]!r}"
     return [json.loads(line) for line in text.splitlines()]
@@ -76,7 +76,7 @@ def losses(run_dir):
 
 
 def lasting_steps(run_dir):
-    """Each step as it counts in the end, by its number: what a restart supersedes is dropped."""
+    """Returns the final event of each step by its number. Drops the steps that a restart has undone."""
     found = {}
     for event in read_events(run_dir):
         if event["event"] == "restart":
@@ -97,12 +97,12 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_the_test():
-    """A test that is itself killed at its limit leaves nothing: ranks die with their supervisor."""
+    """Makes a process die with the test, also if the test is killed at its limit. Ranks die with their supervisor."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Run:
-    """A process of copus train. Output goes to files: nothing waits for a reader."""
+    """A process of copus train. Its output goes to files, so that it never waits for a reader."""
 
     def __init__(self, folder, tag, args, env=None, **options):
         self.args = [str(COPUS), "train", *map(str, args)]
@@ -159,7 +159,7 @@ class RunTest(unittest.TestCase):
             run.err_file.close()
 
     def assert_nothing_runs(self, patience=5):
-        """A parent that was killed dies before its children do."""
+        """Checks that no process is left. Waits a while, because children die after a parent that was killed."""
         deadline = time.monotonic() + patience
         while (left := tagged(self.tag)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -176,7 +176,7 @@ class RunTest(unittest.TestCase):
         return run
 
     def wait_for_step(self, run, step, run_dir="run"):
-        """The run is past its start and between two steps, as far as one can know."""
+        """Waits until the events have this step, so that the run has started."""
         self.wait_for_event(run, f'"step":{step},', run_dir)
 
     def wait_for_event(self, run, text, run_dir="run"):
@@ -197,9 +197,9 @@ class RunTest(unittest.TestCase):
         return self.ranks()[str(rank)]
 
     def assert_error(self, run, code, *patterns):
-        """The last line says what is wrong; nothing else looks like a stack trace or a library's log.
+        """Checks that the last line of stderr is the error, and that no line is a stack trace or a library's log.
 
-        Newer versions of libtorch warn by themselves, in lines of their own."""
+        Ignores the lines that newer versions of libtorch log as warnings or errors."""
         self.assertEqual(run.code, code, run.err)
         lines = [line for line in run.err.splitlines() if not re.match(r"(rank \d+: )?\[[WE]\d{4} ", line)]
         self.assertTrue(lines, "nothing on standard error")
@@ -211,11 +211,11 @@ class RunTest(unittest.TestCase):
 
 
 def main():
-    """unittest's, with --bin PATH for another program than the release build's."""
+    """Runs unittest. --bin PATH names another program than that of the release build."""
     global COPUS
     arguments = sys.argv[1:]
     if "--bin" in arguments:
         at = arguments.index("--bin")
         COPUS = Path(arguments[at + 1]).resolve()
         del arguments[at : at + 2]
-    unittest.main(module="__main__", argv=[sys.argv[0], *arguments], verbosity=2)  # says what is left out
+    unittest.main(module="__main__", argv=[sys.argv[0], *arguments], verbosity=2)  # names the skipped tests

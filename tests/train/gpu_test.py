@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Ranks over NCCL that share one GPU: real processes, real faults. Without a GPU every test is skipped.
+"""Tests of ranks over NCCL that share one GPU, with real processes and faults. Without a GPU every test is skipped.
 
     gpu_test.py [--bin build/bin/copus] [Class[.test]…]
 
-NCCL refuses two ranks on one GPU of one host. NCCL_HOSTID gives each rank a host of its own, and the ranks talk through
-sockets. The tests show that results are right. They say nothing about speed.
+NCCL refuses two ranks on one GPU of one host. NCCL_HOSTID gives each rank a host of its own, and the ranks communicate
+through sockets. The tests check results and say nothing about speed.
 """
 
 import glob
@@ -20,7 +20,7 @@ RANKS = 4
 TIMEOUT_S = 8
 MODEL = ("--model", "tiny", "--seq-len", 64, "--lr", "1e-3", "--device", "cuda", "--timeout", f"{TIMEOUT_S}s")
 SAME = ("--precision", "fp32", "--global-batch", 16, "--decay-samples", 640)
-# Few micro-batches where tp is above 1: the GPU takes the processes in turns, so that a collective takes milliseconds.
+# Layouts with tp above 1 have few micro-batches: the processes take turns on the GPU, so a collective takes milliseconds.
 LAYOUTS = ("dp4", "dp4.z1", "tp4.mb16", "tp4.sp.mb16", "pp4", "dp2.tp2.mb8", "dp2.tp2.z1.sp.mb4", "dp2.pp2", "dp2.pp2.z1.mb4",
            "tp2.pp2.mb8", "tp2.pp2.sp.mb4", "pp2.dp2.vp2", "dp2.pp2.rc-full")  # fmt: skip
 
@@ -36,7 +36,7 @@ class GpuTest(RunTest):
         ]
 
     def train_ranks(self, *args, limit=START_S + 60):
-        """Runs to a good end, and says nothing on standard error."""
+        """Runs the ranks; each must end with exit code 0 and print nothing on standard error."""
         runs = self.start_ranks(*args)
         deadline = time.monotonic() + limit
         for rank, run in enumerate(runs):
@@ -76,7 +76,7 @@ class Resumed(GpuTest):
 
 
 class Adapting(GpuTest):
-    """A run that moves: each layout's first step loads kernels while messages are under way."""
+    """A run changes its layout. The first step at each layout loads kernels while messages are under way."""
 
     def test_moves_and_ends(self):
         self.train_ranks("--global-batch", 4, "--for", "30s", "--adapt", "full", "--seed", 1, "--run-dir", "run")
@@ -88,7 +88,7 @@ class Adapting(GpuTest):
 
 
 class Faults(GpuTest):
-    """Who loses a rank ends within twice --timeout, says whom it lost, and leaves nothing behind."""
+    """If a rank is lost, the others end within twice --timeout, name the lost rank, and leave no process."""
 
     BOUND_S = 2 * TIMEOUT_S + 3  # the watchdog looks twice a second; a process takes a while to end
 
@@ -115,7 +115,7 @@ class Faults(GpuTest):
         if how == signal.SIGSTOP:
             os.kill(runs[victim].process.pid, signal.SIGKILL)
         runs[victim].process.wait()
-        read_events(self.folder / "run")  # whole lines
+        read_events(self.folder / "run")  # checks that lines are whole
         print(f"{how.name} of rank {victim} at {layout}: the others were out after {took:.1f} s")
 
     def test_killed(self):

@@ -1,7 +1,7 @@
-"""Hugging Face model folders and losses on known tokens, without transformers and without the engine's code.
+"""Reads and writes Hugging Face model folders, and runs copus on known tokens. Uses neither transformers nor the engine.
 
-Tokens of a test are bytes of ASCII. `copus train` cuts them into sequences of seq_len + 1 that overlap by one; the last
-`held_out` of those are for evaluation, and its loss at the end of a run is of the weights that the run saves.
+The tokens of a test are bytes of ASCII. `copus train` cuts them into sequences of seq_len + 1 that overlap by one. The last
+share `--held-out` of them is for evaluation. The evaluation at the end of a run is of the weights that the run saves.
 """
 
 import json
@@ -21,7 +21,7 @@ NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 
 def write_text(path, size=6000, seed=0):
-    """Words of a small vocabulary: a model learns them in a few steps, so that its weights matter."""
+    """Writes words of a small vocabulary. A model learns them in a few steps, so that the test depends on its weights."""
     rng = random.Random(seed)
     words = ["".join(rng.choice("abcdefghijklmnop") for _ in range(rng.randint(2, 7))) for _ in range(40)]
     text = " ".join(rng.choice(words) for _ in range(size))[:size]
@@ -29,7 +29,7 @@ def write_text(path, size=6000, seed=0):
 
 
 def sequences(path, seq_len):
-    """Inputs and targets, [sequences, seq_len] each."""
+    """Returns inputs and targets, [sequences, seq_len] each."""
     tokens = torch.tensor(list(Path(path).read_bytes()))
     count = (len(tokens) - 1) // seq_len
     rows = [tokens[i * seq_len : (i + 1) * seq_len + 1] for i in range(count)]
@@ -42,13 +42,13 @@ def held_out(rows, share):
 
 
 def relative_error(got, exact):
-    """Root mean squares."""
+    """Returns the root mean square of the error over that of the exact values."""
     error = (got.double() - exact.double()).square().mean() / exact.double().square().mean()
     return error.sqrt().item()
 
 
 def read_file(path):
-    """The tensors of one safetensors file; every byte of it belongs to one of them."""
+    """Returns the tensors of a safetensors file. Checks that every byte of its data belongs to one of them."""
     data = Path(path).read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
@@ -66,7 +66,7 @@ def read_file(path):
 
 
 def read_folder(folder):
-    """config.json, and the tensors of model.safetensors or of the files that the index names."""
+    """Returns config.json, and the tensors of model.safetensors or of the files that the index names."""
     folder = Path(folder)
     config = json.loads((folder / "config.json").read_text())
     index = folder / "model.safetensors.index.json"
@@ -115,7 +115,7 @@ def write_folder(folder, config, tensors, files=1):
 
 
 class Copus:
-    """The program in a folder of its own; a command that fails is an error with what it said."""
+    """Runs the program in a folder. A command that fails raises an error with its output."""
 
     LIMIT_S = 300 * float(os.environ.get("TEST_PATIENCE", "1"))
 
@@ -134,7 +134,7 @@ class Copus:
         return done.stdout
 
     def logits(self, checkpoint, precision, batch, seq_len):
-        """The engine's, of random tokens: tokens and logits."""
+        """Returns random tokens and the engine's logits of them."""
         self.run(self.program.parent / "dump_logits", checkpoint, self.device, precision, batch, seq_len, "logits")
         return reference.read_safetensors(self.folder / "logits")
 
@@ -143,7 +143,7 @@ class Copus:
         return [json.loads(line) for line in (self.folder / run / "events.jsonl").read_text().splitlines()]
 
     def trained(self, run, config, data, seq_len, share, *args):
-        """Trains a little; the held-out loss of the weights at the end."""
+        """Trains a few steps. Returns the held-out loss of the final weights."""
         events = self.train(
             run, "--model", config, "--data", data, "--seq-len", seq_len, "--held-out", share, "--eval-every", 1000,
             "--eval-samples", 100000, *args
@@ -151,7 +151,7 @@ class Copus:
         return [event for event in events if event["event"] == "eval"][-1]["loss"]
 
     def loss_of_import(self, run, model, data, seq_len, count, *args):
-        """The loss on all `count` sequences, each once: one step takes them all, whatever their order is."""
+        """Returns the loss on all `count` sequences: one step reads each of them once."""
         events = self.train(
             run, "--resume", "--model", model, "--data", data, "--seq-len", seq_len, "--held-out", 0, "--steps", 1,
             "--global-batch", count, "--lr", 0, *args

@@ -1,26 +1,29 @@
 #!/usr/bin/env python3
-"""Copus and transformers on the same weights and the same tokens: both must find the same loss, and the same logits.
+"""Compares Copus with transformers: the same weights and tokens must give the same loss and the same logits.
 
     hf_roundtrip.py --bin build/bin --device cuda
     hf_roundtrip.py --bin build/bin --device cpu --families llama gpt2 --precisions fp32
 
-Not part of the test suite: it needs transformers (pip install transformers safetensors). For each family and precision:
+This is not part of the test suite: it needs transformers (pip install transformers safetensors). For each family and
+precision there are two checks:
 
-export: copus trains a small model for some steps and evaluates it on held-out text; `copus checkpoint export`; then
-    AutoModelForCausalLM.from_pretrained computes the loss on the same text.
-import: transformers makes a model with random weights and saves it, in several files; `copus checkpoint import`; then one
-    step of copus over all sequences gives their mean loss, which is transformers' on the same text.
+export: copus trains a small model for some steps, evaluates it on held-out text, and exports it (`copus checkpoint export`).
+    Then AutoModelForCausalLM.from_pretrained loads it and computes the loss on the same text.
+import: transformers makes a model with random weights and saves it in several files. Copus imports it (`copus checkpoint
+    import`). Then one step of copus over all sequences gives their mean loss, which must be that of transformers.
 
-Each line has the loss of copus, of transformers in the same precision, and of transformers in FP32 from the same
-weights. The first and the last must agree: to 1e-4 of the loss where copus ran in FP32; to 2e-3 in BF16, whose rounding of
-activations is no mistake. "exchanged" is how far the loss moves when two matrices are exchanged: further than the FP32
-tolerance, or the comparison would prove nothing.
+Each line has the loss of copus, of transformers in the same precision, and of transformers in FP32 from the same weights.
+The first and the last must agree: to 1e-4 of the loss if copus ran in FP32, and to 2e-3 in BF16, which rounds activations.
+"exchanged" is how far the loss moves if two matrices are exchanged. This must be more than the FP32 tolerance, or the
+comparison would prove nothing.
 
-Logits are of random tokens (`dump_logits`), their errors root mean squares over that of the logits, against transformers in
-FP32: 1e-5 at most over all where copus computed in FP32. In BF16 a trained model is at the edge between two answers at a few
-of its positions, and rounding decides: there the errors are taken position by position, and at the median one and at the one
-that 95% do not exceed copus may be no further off than 1.5 times what transformers is in BF16 with either of its attentions;
-and at no place in the sequence, by the median of the sequences, further than three times as far as transformers at its worst.
+The logits are those of random tokens (`dump_logits`). An error of logits is a root mean square over that of the logits of
+transformers in FP32. If copus computed in FP32, the error over all logits is at most 1e-5.
+
+In BF16 each position has its own error, because a trained model is undecided between two answers at a few positions, where
+rounding decides. The limits come from the errors of transformers in BF16, of either of its attentions the larger one:
+- The median error of copus is at most 1.5 times theirs, and so is the error that 95% of the positions do not exceed.
+- Each place in the sequence has a median error over the sequences. The largest of these is at most 3 times theirs.
 """
 
 import argparse
@@ -77,7 +80,7 @@ CONFIGS = {
         },
     },
 }
-# Two matrices of one shape: a loss that does not care which is which would prove nothing.
+# Two matrices of one shape. A loss that stays the same when they are exchanged would prove nothing.
 EXCHANGED = {"gpt2": ("h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight")}
 EXCHANGED_ELSE = ("layers.0.self_attn.q_proj.weight", "layers.1.self_attn.q_proj.weight")
 TOLERANCE = {"fp32": 1e-4, "bf16": 2e-3}
@@ -86,7 +89,8 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def load(folder, dtype, device, attention="sdpa"):
-    """The weights in `dtype`; what is no weight (rotary frequencies) as transformers wants it, which .to() would not keep."""
+    """Loads the weights in `dtype`. Other tensors (rotary frequencies) keep the type that transformers chooses, which
+    .to(dtype) would change."""
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
     options = {"dtype" if version >= (4, 56) else "torch_dtype": dtype, "attn_implementation": attention}
     model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
@@ -98,7 +102,7 @@ def load(folder, dtype, device, attention="sdpa"):
 
 
 def loss_of(model, inputs, targets):
-    """Mean over all tokens, from the logits, in FP32 from there on."""
+    """Returns the mean loss over all tokens, computed in FP32 from the logits."""
     device, total = next(model.parameters()).device, 0.0
     with torch.no_grad():
         for tokens, wanted in zip(inputs.split(16), targets.split(16)):
@@ -109,7 +113,7 @@ def loss_of(model, inputs, targets):
 
 
 def with_exchanged(model, family):
-    """The same model with two matrices exchanged."""
+    """Exchanges two matrices of the model and returns it."""
     first, second = EXCHANGED.get(family, EXCHANGED_ELSE)
     parameters = dict(model.named_parameters())
     one, other = (next(p for name, p in parameters.items() if name.endswith(end)) for end in (first, second))
@@ -121,7 +125,8 @@ def with_exchanged(model, family):
 
 
 def judge(title, family, precision, ours, folder, inputs, targets, device):
-    """The folder's weights have the precision of the run, so that all compute with the same ones."""
+    """Compares the loss `ours` with that of transformers. REQUIRES: the folder's weights have the precision of the run, so
+    that all losses come from the same weights."""
     same = loss_of(load(folder, DTYPES[precision], device), inputs, targets)
     exact_model = load(folder, torch.float32, device)
     exact = loss_of(exact_model, inputs, targets)
@@ -142,8 +147,8 @@ def logits_of(model, tokens):
 
 
 def by_position(logits, exact):
-    """Of each position the root mean square of its error over that of all logits; of these the median, 95%, the largest
-    median of a place in the sequence, and the largest."""
+    """Computes each position's error: its root mean square over that of all logits. Returns the median error, the 95%
+    quantile, the largest median error of a place in the sequence, and the largest error."""
     errors = (logits - exact).square().mean(-1).sqrt() / exact.square().mean().sqrt()
     places = errors.quantile(0.5, dim=0).max()
     return torch.stack([errors.quantile(0.5), errors.quantile(0.95), places, errors.max()])
@@ -183,7 +188,7 @@ def check_export(copus, family, precision):
 def check_import(copus, family, precision):
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**CONFIGS[family]))
-    with torch.no_grad():  # fresh weights would hide mistakes: biases are zero, norms one
+    with torch.no_grad():  # initial weights would hide mistakes: biases are zero, norms one
         for name, parameter in model.named_parameters():
             spread = 0.1 if parameter.dim() == 1 else parameter.shape[-1] ** -0.5
             parameter.add_(torch.randn_like(parameter) * spread)
@@ -198,7 +203,7 @@ def check_import(copus, family, precision):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", required=True, type=lambda path: Path(path).resolve(), help="the folder of the programs")
+    parser.add_argument("--bin", required=True, type=lambda path: Path(path).resolve(), help="folder of the programs")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--families", nargs="+", default=list(CONFIGS), choices=list(CONFIGS))
     parser.add_argument("--precisions", nargs="+", default=list(DTYPES), choices=list(DTYPES))
@@ -214,7 +219,7 @@ def main():
                     hf_files.write_text(copus.folder / "text", size=16000)
                     try:
                         good = check(copus, family, precision) and good
-                    except Exception as failed:  # the others are still of interest
+                    except Exception as failed:  # the other checks still run
                         print(f"FAIL  {check.__name__} {family} {precision}: {failed}")
                         traceback.print_exc()
                         good = False

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What `copus checkpoint export` writes and `import` reads, judged by the architectures' definitions in reference.py.
+"""Tests `copus checkpoint export` and `import` against the definitions of the architectures in reference.py.
 
     hf_test.py --bin build/bin/copus [CLASS[.TEST]]
 
-Names, transpositions and fused matrices are written here a second time, as transformers has them.
+This file states the names, transpositions and fused matrices of transformers again, independently of the engine.
 """
 
 import json
@@ -52,7 +52,7 @@ def config_of(family):
         base = json.loads((HERE / "qwen3.json").read_text())
     if family == "tied":
         return json.loads((HERE / "llama3_rope.json").read_text())
-    # An even number of hidden units, which two ranks can share; the vocabulary stays odd.
+    # The number of hidden units is even, so that two ranks can share them. The vocabulary stays odd.
     even = {"n_inner": 202} if family == "gpt2" else {"intermediate_size": 132}
     return {**base, **even, "model_type": family, "sliding_window": None}
 
@@ -61,7 +61,7 @@ FAMILIES = ["gpt2", "llama", "mistral", "qwen2", "qwen3", "tied"]
 
 
 def of_reference(config, tensors):
-    """Weights by the names of reference.py, from those of transformers."""
+    """Returns transformers' weights under the names of reference.py."""
     w = {}
     if config["model_type"] == "gpt2":
         w["embed.tokens.weight"] = tensors["transformer.wte.weight"]
@@ -95,7 +95,7 @@ def loss_of(config, tensors, inputs, targets):
 
 
 def scattered(tensors):
-    """Random weights with which every tensor matters: norms near one, the others of order one over the width."""
+    """Returns random weights with which every tensor matters: norms near one, matrices of order 1 / sqrt(width)."""
     torch.manual_seed(7)
     out = {}
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""Kills at a chosen instant of a run, and what the run was at: see soak.py."""
+"""Kills a run at a chosen instant, and finds out what the run was doing. Used by soak.py."""
 
 import json
 import os
@@ -13,19 +13,19 @@ VICTIMS = ("rank 0", "rank 1", "supervisor", "all")
 
 
 def events_bytes(run_dir):
-    """Whole lines: the run may be in the middle of one."""
+    """Returns the whole lines of events.jsonl. The run may be in the middle of the last line."""
     path = run_dir / "events.jsonl"
     text = path.read_bytes() if path.exists() else b""
     return text[: text.rfind(b"\n") + 1]
 
 
 def events_from(run_dir, begin):
-    """What was written from that byte on."""
+    """Returns the events that were written from byte `begin` on."""
     return [json.loads(line) for line in events_bytes(run_dir)[begin:].splitlines()]
 
 
 def last_line(run_dir, longest=8192):
-    """Of a long file in no time."""
+    """Returns the last whole line. Reads only the end of the file, because the caller polls."""
     try:
         with open(run_dir / "events.jsonl", "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - longest))
@@ -35,12 +35,13 @@ def last_line(run_dir, longest=8192):
 
 
 def partial_folders(run_dir):
-    """Of checkpoints that are being written, or were when the run was killed."""
+    """Returns the folders of checkpoints that the run is writing, or was writing when it was killed."""
     return list((run_dir / "checkpoints").glob(".step-*.partial"))
 
 
 def phase_of(run_dir, begin):
-    """What an attempt that began at that byte was at. What an earlier one left is gone by its first step."""
+    """Returns the phase of the attempt whose events begin at byte `begin`. By its first step, the attempt has removed the
+    partial folders of earlier ones."""
     events = events_from(run_dir, begin)
     moves = [event for event in events if event["event"] == "reconfigure" or event.get("action") == "switch"]
     if moves and moves[-1]["event"] == "decision":
@@ -51,12 +52,12 @@ def phase_of(run_dir, begin):
 
 
 def wait_until(run, come, limit=START_S):
-    """Polls finely: a checkpoint of a small model is written in 30 ms. False where the run is over first."""
+    """Waits until `come` is true; returns false if the run ends first. Polls often: a small checkpoint takes 30 ms."""
     deadline = time.monotonic() + limit
     while run.process.poll() is None:
         if come():
             return True
-        assert time.monotonic() < deadline, f"nothing to aim at in {limit} s: {' '.join(run.args)}\n{run.err}"
+        assert time.monotonic() < deadline, f"the instant for the kill did not come in {limit} s: {' '.join(run.args)}\n{run.err}"
         time.sleep(0.0002)
     return False
 
@@ -70,7 +71,7 @@ def wait_seconds(run, seconds):
 
 
 def wait_for_save(run, run_dir, begin, after_step, then):
-    """Until so many seconds into the first save behind that step."""
+    """Waits until `then` seconds into the first save after the step."""
     step = f'"step":{after_step},'.encode()
     return (
         wait_until(run, lambda: step in events_bytes(run_dir)[begin:])
@@ -80,7 +81,7 @@ def wait_for_save(run, run_dir, begin, after_step, then):
 
 
 def wait_for_move(run, run_dir, after_step, then):
-    """Until so many seconds into a move behind that step: a decision to move is the last that was written."""
+    """Waits until `then` seconds into a move after the step. During a move the last event is the decision for it."""
     checkpoints, step = run_dir / "checkpoints", f'"step":{after_step},'.encode()
 
     def come():
@@ -91,7 +92,7 @@ def wait_for_move(run, run_dir, after_step, then):
 
 
 def strike(run, tag, victim):
-    """SIGKILL. Where that rank is not there yet its supervisor takes the blow: says who did."""
+    """Sends SIGKILL to the victim, or to the supervisor if that rank does not exist yet. Returns the name of the victim."""
     there = {"supervisor": run.process.pid}
     for pid, env in tagged(tag).items():
         if "RANK" in env:
@@ -102,5 +103,5 @@ def strike(run, tag, victim):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it ended by itself since
+            pass  # it has ended by itself
     return victim

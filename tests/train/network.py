@@ -1,7 +1,7 @@
-"""Two machines with a link between them that can be cut, slow, late and lossy: network namespaces of this one.
+"""Simulates two machines by network namespaces of this one. The link between them can be cut, slow, late or lossy.
 
-A namespace lives as long as a process holds it, which dies with the test: nothing is left behind. Needs root (or
-CAP_NET_ADMIN and CAP_SYS_ADMIN), iproute2, veth and, for a lossy link, TUN; Unavailable says what is missing.
+A namespace exists as long as the process that holds it. This process dies with the test, so nothing is left. Needs root (or
+CAP_NET_ADMIN and CAP_SYS_ADMIN), iproute2, veth and, for a lossy link, TUN. Unavailable says which of them is missing.
 """
 
 import collections
@@ -19,13 +19,13 @@ from fixture import LIBC, die_with_the_test
 
 INTERFACE = "link0"
 ADDRESSES = ("10.111.0.1", "10.111.0.2")
-PORT = 29511  # of the ranks' meeting point: nothing else is in there
+PORT = 29511  # of the ranks' meeting point; nothing else listens in the new namespaces
 CLONE_NEWNET = 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
 
 class Unavailable(Exception):
-    """What this machine does not permit."""
+    """This machine does not permit what the test needs."""
 
 
 def run(*command, **options):
@@ -51,7 +51,7 @@ class Node:
         self.ip("link", "set", "lo", "up")
 
     def enter(self):
-        """The calling thread's sockets are this node's from now on, or those of a process that is about to start."""
+        """Moves the calling thread into this node: its new sockets, and those of processes that it starts, are the node's."""
         with open(f"/proc/{self.holder.pid}/ns/net") as namespace:
             if LIBC.setns(namespace.fileno(), CLONE_NEWNET) != 0:
                 raise PermissionError("setns")
@@ -64,7 +64,7 @@ class Node:
         run("ip", *args, preexec_fn=self.enter_process)
 
     def join(self):
-        """Where the link's end is there."""
+        """Gives this node's end of the link its address and brings it up. REQUIRES: the end exists."""
         self.ip("address", "add", f"{self.address}/24", "dev", INTERFACE)
         self.ip("link", "set", INTERFACE, "up")
 
@@ -75,13 +75,13 @@ class Node:
         self.ip("link", "set", INTERFACE, "up")
 
     def limit(self, mbit_per_s):
-        """What goes out; 0: as much as the machine can."""
+        """Limits the rate of outgoing data; 0 removes the limit."""
         tc = ("tc", "qdisc", "replace" if mbit_per_s else "del", "dev", INTERFACE, "root")
         shape = ("tbf", "rate", f"{mbit_per_s}mbit", "burst", "64kb", "latency", "200ms") if mbit_per_s else ()
         run(*tc, *shape, preexec_fn=self.enter_process)
 
     def socket(self):
-        """One of this node's, for whoever asks: only the thread that makes it has to be there."""
+        """Returns a socket of this node, which every thread can use. Only the thread that creates it must be in the node."""
         made = []
 
         def make():
@@ -110,7 +110,7 @@ def two_nodes():
 
 
 def connect(nodes):
-    """A cable."""
+    """Connects the two nodes by a veth pair."""
     ends = [("netns", str(node.holder.pid)) for node in nodes]
     run("ip", "link", "add", INTERFACE, *ends[0], "type", "veth", "peer", "name", INTERFACE, *ends[1])
     for node in nodes:
@@ -118,8 +118,8 @@ def connect(nodes):
 
 
 class LossyLink(threading.Thread):
-    """Carries packets from one node to the other, each so much later, and drops some. In user space, for not every
-    kernel has netem: 1 in 50 lost and 20 ms are far from what it can carry."""
+    """Carries packets between the nodes, delays each by `delay_s` and drops the share `loss`. Runs in user space, because
+    not every kernel has netem. A loss of 1 in 50 and a delay of 20 ms are far below what it can handle."""
 
     def __init__(self, nodes, delay_s, loss, seed=1):
         super().__init__(daemon=True)
@@ -144,7 +144,7 @@ class LossyLink(threading.Thread):
 
     def run(self):
         other = {self.ends[0]: self.ends[1], self.ends[1]: self.ends[0]}
-        under_way = collections.deque()  # (due, to, packet): one delay for all, so in order
+        under_way = collections.deque()  # (due, to, packet); in order, because all have the same delay
         while not self.over.is_set():
             wait = under_way[0][0] - time.monotonic() if under_way else 0.1
             ready, _, _ = select.select(self.ends, [], [], max(0, min(wait, 0.1)))
@@ -167,7 +167,7 @@ class LossyLink(threading.Thread):
 
 
 def measure_gbit_per_s(nodes, megabytes):
-    """Of one connection from the first node to the second, in one direction."""
+    """Returns the rate of one connection from the first node to the second, in one direction."""
     listener, client = nodes[1].socket(), nodes[0].socket()
     with listener, client:
         listener.settimeout(60)

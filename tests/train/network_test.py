@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks on two machines whose network fails, as far as one machine can be two: a network namespace for each rank.
+"""Tests of ranks on two machines whose network fails. Network namespaces of one machine stand for the two machines.
 
     network_test.py [--bin build/bin/copus] [Class[.test]…]
 """
@@ -34,7 +34,7 @@ class NetworkTest(FailureTest):
         connect(self.nodes)
 
     def start_pair(self, *args):
-        """A rank on each node, as torchrun starts them; the run directory is shared."""
+        """Starts a rank on each node, with the variables of torchrun. The ranks share the run directory."""
         runs = []
         for rank, node in enumerate(self.nodes):
             env = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": ADDRESSES[0],
@@ -54,7 +54,7 @@ class NetworkTest(FailureTest):
 
 
 class Cut(NetworkTest):
-    """A link that breaks is noticed in time, by both; the run goes on from its checkpoint."""
+    """Both ranks notice a broken link in time. The run goes on from its checkpoint."""
 
     TIMEOUT_S = 5
     STEPS = 200
@@ -72,7 +72,7 @@ class Cut(NetworkTest):
         print(f"link cut, --timeout {self.TIMEOUT_S} s: both ranks over after {seconds:.1f} s", file=sys.stderr)
         self.assertLess(seconds, 2 * self.TIMEOUT_S + 15)  # docs/errors.md
         self.assert_error(runs[0], 1, r"number \d+ in group .* failed; missing: rank 1")
-        # Rank 0 serves the meeting point: who cannot reach it cannot call the roll.
+        # Rank 0 serves the meeting point. Rank 1 cannot reach it, so it cannot find out which ranks are missing.
         self.assert_error(runs[1], 1, r"number \d+ in group .* failed; no answer from the ranks' meeting point: rank 0, .* out of reach")
         self.assertLess(max(self.checkpoints()), self.STEPS)
         self.nodes[1].mend()
@@ -95,7 +95,7 @@ class Cut(NetworkTest):
 
 
 class Lossy(NetworkTest):
-    """Packets that come late or never cost time, and change nothing."""
+    """Late and lost packets cost time, and do not change losses or weights."""
 
     DELAY_S, LOSS, STEPS = 0.02, 0.02, 6
 
@@ -122,14 +122,14 @@ class Lossy(NetworkTest):
 
 
 class Slow(NetworkTest):
-    """A slow link changes no loss; and the layout that the tuner prefers for its bandwidth is the one that is faster."""
+    """A slow link does not change losses. The tuner orders the layouts for its bandwidth as the measured times do."""
 
     MBIT_PER_S = 20
     PLANS = {"dp": "dp=2,micro_batch=4", "tp": "tp=2,micro_batch=8", "pp": "pp=2,micro_batch=4"}
     STEPS = 6
 
     def step_seconds(self, name):
-        """By layout: the first step warms up."""
+        """Returns the median step time of each layout, without the first step, which warms up."""
         found = {}
         for layout, plan in self.PLANS.items():
             run_dir = f"{name}-{layout}"
@@ -138,12 +138,12 @@ class Slow(NetworkTest):
         return found
 
     def cluster(self):
-        """This machine as the engine measures it before it adapts."""
+        """Returns the cluster that the engine measures on this machine before it adapts."""
         self.train_pair(*SMALL, "--adapt", "full", "--steps", 1, "--checkpoint-every", "off", "--run-dir", "measured")
         return of_kind(self.folder / "measured", "start")[0]["cluster"]
 
     def predicted(self, cluster, gbit_per_s):
-        """By layout: what the tuner says of a cluster with that network; its first choice is the first."""
+        """Returns the predicted step time of each layout on a cluster with that network, in the tuner's order."""
         file = self.folder / "cluster.json"
         file.write_text(json.dumps({**cluster, "node_network_gbps": gbit_per_s}))
         out = subprocess.run([fixture.COPUS, "plan", "--cluster", file, *SMALL[:6], "--precision", "fp32", "--fix",
@@ -165,7 +165,7 @@ class Slow(NetworkTest):
             said = self.predicted(cluster, rate)
             print(f"{rate:.3f} Gbit/s: " + ", ".join(f"{layout}=2 {1e3 * s:.0f} ms (predicted {1e3 * said[layout]:.0f})"
                                                      for layout, s in measured.items()), file=sys.stderr)  # fmt: skip
-        # Far apart there, so that their order is no accident; and it is another one than that of a fast link's seconds.
+        # On the slow link the times are far apart, so that their order is no accident. It differs from that on the fast link.
         order = sorted(slow, key=slow.get)
         for faster, slower in zip(order, order[1:]):
             self.assertGreater(slow[slower] / slow[faster], 1.3, slow)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Checks the engine's loss and gradients against the architectures' definitions, in double precision.
+"""Checks the engine's loss and gradients against definitions of the architectures, in double precision.
 
     reference.py --tool dump_gradients CONFIG.json…             compare; exit 1 when an error is over the tolerance
-    reference.py --tool dump_gradients --selftest CONFIG.json…  show that wrong references are told apart
+    reference.py --tool dump_gradients --selftest CONFIG.json…  check that wrong definitions are noticed
 
-The tool writes the engine's FP32 weights, tokens, loss and gradients; everything else is computed here, from the config
-and those weights, with elementary operations. The judge is float64. The same code in float32 is printed beside it: what
-rounding alone does.
+The tool writes the engine's FP32 weights, tokens, loss and gradients. This program computes the loss and the gradients from
+the config and those weights, with elementary operations, in float64. It prints the errors of the same code in float32 beside
+the engine's errors, to show the effect of rounding alone.
 
-Errors are max|a - b| / max|b| over a tensor; the printed figure is the worst of a tensor's layers. A gradient that is
-zero by symmetry (a key's bias without rotary positions moves all scores of a query alike) is judged by the model's
-largest gradient.
+The error of a tensor is max|a - b| / max|b|. The printed figure is the largest error of a tensor over the layers. A gradient
+that is zero by symmetry is compared with the model's largest gradient. An example is a key's bias without rotary positions,
+which moves all scores of a query by the same amount.
 """
 
 import argparse
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 SEQ_LEN, BATCH, SEED = 33, 3, 20240607
 
 
-# --- The parts of the architectures. The self-test replaces them by name, one at a time.
+# --- The parts of the architectures. The self-test replaces them by name, one at a time, by wrong ones.
 
 
 def layer_norm(x, weight, bias, eps):
@@ -60,7 +60,7 @@ def gated(gate, up):
 
 
 def llama3_scaled(frequency, scaling):
-    """Llama 3.1: long wavelengths are stretched, short ones kept, those between interpolated."""
+    """Scales a frequency as Llama 3.1 does: stretches long wavelengths, keeps short ones, interpolates between them."""
     factor, low, high = scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"]
     original = scaling["original_max_position_embeddings"]
     wavelength = 2 * math.pi / frequency
@@ -87,7 +87,7 @@ def positions_of(length):
 
 
 def rotate_half(x):
-    """The partner of each element in its plane: element i turns with element i + head_dim/2."""
+    """Returns the partner of each element in its plane of rotation: element i rotates with element i + head_dim/2."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([-second, first], dim=-1)
 
@@ -236,7 +236,7 @@ def named(tensors, prefix):
 
 
 def reference(config, dump, dtype):
-    """Loss and gradients by name; None for a tensor that the model does not use."""
+    """Returns the loss, and the gradients by name; None for a tensor that the model does not use."""
     weights = {name: t.to(dtype).requires_grad_() for name, t in named(dump, "weight/").items()}
     loss = loss_of(config, weights, dump["tokens"], dump["targets"])
     gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
@@ -244,7 +244,7 @@ def reference(config, dump, dtype):
 
 
 def gradient_errors(gradients, exact):
-    """name -> (error by the largest element, error by the norm)."""
+    """Returns name -> (error of the largest element, error of the norm)."""
     largest = max(g.abs().max().item() for g in exact.values() if g is not None)
     errors = {}
     for name, truth in exact.items():
@@ -260,7 +260,7 @@ def gradient_errors(gradients, exact):
 
 
 def worst(values):
-    """The largest; NaN, which compares with nothing, is worse than any."""
+    """Returns the largest value. NaN counts as larger than all numbers."""
     return max(values, key=lambda v: math.inf if math.isnan(v) else v)
 
 
@@ -272,7 +272,7 @@ def by_group(errors):
 
 
 def compare(config, dump):
-    """The worst error of the engine's loss and of its gradients, and what to print."""
+    """Returns the error of the engine's loss, the worst error of its gradients, and the lines to print."""
     loss, exact = reference(config, dump, torch.float64)
     loss32, gradients32 = reference(config, dump, torch.float32)
     loss_error = abs(dump["loss"].item() - loss) / abs(loss)
@@ -297,7 +297,7 @@ def check(tool, path):
     return good
 
 
-# --- The self-test: what is to be replaced, by what, and in which models this makes a difference.
+# --- The self-test: a title, the models in which the mistake makes a difference, the replaced function, and the wrong one.
 
 ROTARY = {"llama", "qwen3", "llama3_rope"}
 ALL = ROTARY | {"gpt2"}
@@ -311,7 +311,7 @@ MISTAKES = [
     ("rope before the q and k norms", {"qwen3"}, "normed_and_rotated", lambda x, norm, turn: norm(turn(x))),
     ("q and k norms exchanged", {"qwen3"}, "query_key_norms", lambda q_norm, k_norm: (k_norm, q_norm)),
     ("no q and k norms", {"qwen3"}, "query_key_norms", lambda q_norm, k_norm: (lambda x: x, lambda x: x)),
-    # Rotary positions are relative: a shift of all would change nothing.
+    # Not for rotary positions: they are relative, so a shift of all positions changes nothing.
     ("positions from one", {"gpt2"}, "positions_of", lambda n: torch.arange(1, n + 1, dtype=torch.float64)),
     ("positions twice as far apart", ROTARY, "positions_of", lambda n: 2 * torch.arange(n, dtype=torch.float64)),
     ("mask shows the next token", ALL, "visible", lambda n: torch.ones(n, n, dtype=torch.bool).tril(1)),
@@ -328,7 +328,7 @@ MISTAKES = [
 
 
 def selftest(tool, paths):
-    """Every mistake must push loss or gradients over the tolerance, in every model that has what it is about."""
+    """Checks that every mistake pushes the loss or the gradients over the tolerance, in every model that it affects."""
     dumps = {Path(path).stem: (json.loads(Path(path).read_text()), engine_dump(tool, path)) for path in paths}
     good = True
     for title, models, function, wrong in MISTAKES:
@@ -353,7 +353,7 @@ def selftest(tool, paths):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True, help="the program dump_gradients")
-    parser.add_argument("--selftest", action="store_true", help="try wrong references: each must be noticed")
+    parser.add_argument("--selftest", action="store_true", help="try wrong definitions: each must be noticed")
     parser.add_argument("configs", nargs="+", metavar="CONFIG.json")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""copus train as it is used: real processes, real signals, real faults.
+"""Tests of copus train with real processes, real signals and real faults.
 
     run_test.py [--bin build/bin/copus] [Class[.test]…]
 """
@@ -23,7 +23,7 @@ from fixture import SOURCE, TEXT_MODEL, SEQ_LEN, START_S, END_S, TINY, LONG, fre
 
 
 class Killed(RunTest):
-    """kill -9 of one rank ends the run, and the message says which."""
+    """kill -9 of one rank ends the run, and the message names the rank."""
 
     def check(self, plan, rank):
         run = self.start(*TINY, *LONG, "--ranks", 4, "--plan", plan, "--run-dir", "run")
@@ -63,7 +63,7 @@ class Killed(RunTest):
         while not (ranks := self.ranks()).get("2") and time.monotonic() < deadline:
             time.sleep(0.005)
         os.kill(ranks["2"], signal.SIGKILL)
-        run.wait(END_S)  # the grace: what waits for a meeting does not hear a polite signal
+        run.wait(END_S)  # takes the grace: a rank that waits to meet the others does not react to SIGTERM
         self.assertEqual(run.code, 1, run.err)
         self.assertRegex(run.err, r"copus: error: rank 2 was killed by signal 9 \(Killed\)\n$")
         self.assert_nothing_runs(patience=0)
@@ -78,7 +78,7 @@ class Killed(RunTest):
 
 
 class Stopped(RunTest):
-    """A rank that hangs: the others wait for --timeout and say for whom."""
+    """If a rank hangs, the others wait for --timeout and name it."""
 
     TIMEOUT_S, GRACE_S, ROLL_CALL_S = 5, 10, 2
 
@@ -89,7 +89,7 @@ class Stopped(RunTest):
         begin = time.monotonic()
         os.kill(self.pid_of(rank), signal.SIGSTOP)
         run.wait(END_S)
-        # Ranks that wait for one another may give up one after the other.
+        # If ranks wait for each other, they may give up one after the other.
         self.assertLess(time.monotonic() - begin, 2 * (self.TIMEOUT_S + self.ROLL_CALL_S) + self.GRACE_S + 10)
         operation = r"(all-reduce|all-gather|reduce-scatter|send|receive|broadcast) number \d+"
         self.assert_error(run, 1, rf"{operation} in group .* \(ranks [\d,]+\) failed; missing: rank ")
@@ -104,7 +104,7 @@ class Stopped(RunTest):
 
 
 class Signals(RunTest):
-    """SIGINT and SIGTERM end a run after the step that it is in; one that may not save is lost."""
+    """SIGINT and SIGTERM end a run after its present step. A run that may not save ends with an error."""
 
     def check_end(self, run, number, says="stopped by"):
         self.assert_error(run, 128 + number, f"^copus: error: {says}")
@@ -178,15 +178,15 @@ class Signals(RunTest):
             pass
         self.assertEqual(run.code, 130, shown)
         self.assertIn(b"copus: error: stopped by SIGINT", shown)
-        self.assertIn(b"\r", shown)  # one line, rewritten in place
+        self.assertIn(b"\r", shown)  # the progress is one line, rewritten in place
         self.assertEqual(read_events(self.folder / run_dir)[-1]["reason"], "signal")
 
 
 class BadInput(RunTest):
-    """One line, exit code 2, nothing left behind."""
+    """Bad input gives one line and exit code 2, and leaves no process."""
 
     def refused(self, pattern, *args, both=True, env=None):
-        """Alone and with ranks, which must not say it each."""
+        """Checks the error with one process and with two ranks. Only one of the ranks may print it."""
         for extra in ([], ["--ranks", 2]) if both else ([],):
             run = self.train(*TINY, "--steps", 3, *extra, *args, code=2, env=env)
             self.assert_error(run, 2, pattern)
@@ -202,7 +202,7 @@ class BadInput(RunTest):
             env = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2",
                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
             self.refused(rf"port: got {port}.*in use", "--run-dir", "run2", both=False, env=env)
-            # The other ranks meet a stranger there, who does not answer.
+            # The other rank finds a foreign server at the port, which does not answer.
             env.update(RANK="1", LOCAL_RANK="1")
             run = self.start(*TINY, "--steps", 3, "--run-dir", "run2", "--timeout", "3s", env=env).wait(END_S)
             self.assert_error(run, 1, "group world|meeting point")
@@ -230,7 +230,7 @@ class BadInput(RunTest):
 
     def test_run_directory_that_cannot_be_written(self):
         if os.geteuid() == 0:
-            self.skipTest("root writes everywhere: a read-only run directory is left out")
+            self.skipTest("root can write everywhere, so a read-only run directory is not tested")
         (self.folder / "run").mkdir()
         (self.folder / "run").chmod(stat.S_IRUSR | stat.S_IXUSR)
         self.refused("run/events.jsonl: cannot be opened: Permission denied", "--run-dir", "run")
@@ -249,7 +249,7 @@ class BadInput(RunTest):
             self.assert_error(other, 2, "^copus: error: run: another run is writing to it")
         run.process.terminate()
         run.wait(END_S)
-        self.assertEqual(run.code, 0, run.err)  # saved
+        self.assertEqual(run.code, 0, run.err)  # it has saved
 
     def test_one_held_out_sequence_is_enough_to_evaluate(self):
         (self.folder / "little.txt").write_text("a few sequences\n" * 100)
@@ -258,10 +258,10 @@ class BadInput(RunTest):
 
 
 class Broken(RunTest):
-    """What goes wrong once a run has started: exit code 1, and an `end` event wherever one can be written."""
+    """A fault after the start of a run gives exit code 1, and an `end` event if it can be written."""
 
     def tokens(self, name, values):
-        """Token files of uint16 as Megatron-LM lays them out: one document."""
+        """Writes one document as Megatron-LM's token files, in uint16."""
         (self.folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(values)}H", *values))
         header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 1, 2)
         (self.folder / f"{name}.idx").write_bytes(header + struct.pack("<iqqq", len(values), 0, 0, 1))
@@ -309,12 +309,12 @@ class Broken(RunTest):
 
 
 class Launchers(RunTest):
-    """The same two ranks, whoever starts them."""
+    """Two ranks give the same losses under every launcher."""
 
     ARGS = (*TINY, "--steps", 5, "--plan", "tp=2")
 
     def launched(self, name, *environments):
-        # The last first: ranks wait for the one that serves.
+        # Starts the last rank first: ranks must wait for rank 0, which serves the meeting point.
         runs = []
         for env in reversed(environments):
             runs.append(self.start(*self.ARGS, "--run-dir", name, env=env))
@@ -322,7 +322,7 @@ class Launchers(RunTest):
         for run in runs:
             run.wait(START_S)
             self.assertEqual(run.code, 0, run.err)
-        self.assertEqual(runs[0].out, "")  # rank 0 speaks for the run
+        self.assertEqual(runs[0].out, "")  # only rank 0 prints
         self.assertRegex(runs[1].out, r"\n5 steps, 40 samples, loss ")
         return losses(self.folder / name)
 
@@ -354,7 +354,7 @@ class Launchers(RunTest):
 
 
 class Repeatable(RunTest):
-    """The same run again, to the last digit; another layout, to rounding."""
+    """The same run repeats its losses to the last digit; another layout has them up to rounding."""
 
     def test_same_run_same_losses(self):
         args = (*TINY, "--steps", 10, "--lr", "1e-3")
@@ -376,7 +376,7 @@ class Repeatable(RunTest):
 
 
 class Limits(RunTest):
-    """What ends a run, and what it then says."""
+    """The limits that end a run, and the outcome that it reports."""
 
     def end(self, run_dir="run"):
         return read_events(self.folder / run_dir)[-1]
@@ -405,7 +405,7 @@ class Limits(RunTest):
     def test_samples(self):
         run = self.train(*TINY, "--samples", 20, "--steps", 100, "--run-dir", "run", "--json")
         self.assertEqual((self.end()["reason"], self.end()["samples"]), ("samples", 24))
-        outcome = json.loads(run.out)  # nothing else on standard output
+        outcome = json.loads(run.out)  # the JSON is all of standard output
         self.assertEqual((outcome["reason"], outcome["steps"], outcome["samples"]), ("samples", 3, 24))
         self.assertEqual(outcome["loss"], losses(self.folder / "run")[-1])
 
@@ -421,7 +421,7 @@ class Limits(RunTest):
 
 
 class Events(RunTest):
-    """events.jsonl is what every view of a run reads."""
+    """Tests events.jsonl, which every view of a run reads."""
 
     NUMBERS = ("t", "loss", "grad_norm", "lr", "step_time_s", "tokens_per_s")
     LATER = ("gns", "g2", "s", "bcrit", "goodput")  # null until known
@@ -445,9 +445,9 @@ class Events(RunTest):
 
 
 class RealText(RunTest):
-    """Two million parameters learn English, and the layout does not matter."""
+    """A model of two million parameters learns English, with nearly the same losses at two layouts."""
 
-    # Twice the rate makes the loss jump early on, and each jump multiplies rounding: the layouts then differ by 3e-3.
+    # At twice this rate the loss jumps early on. Each jump multiplies rounding errors: the layouts then differ by 3e-3.
     ARGS = ("--model", TEXT_MODEL, "--seq-len", 128, "--global-batch", 8, "--steps", 300, "--lr", "5e-4",
             "--warmup-samples", 240, "--eval-every", 300)  # fmt: skip
 
@@ -457,7 +457,7 @@ class RealText(RunTest):
             self.skipTest(f"{text}: not found (COPUS_TEXT names another): training on real text is left out")
         counts = Counter(text.read_bytes())
         total = sum(counts.values())
-        entropy = -sum(n / total * math.log(n / total) for n in counts.values())  # nats: letters alone
+        entropy = -sum(n / total * math.log(n / total) for n in counts.values())  # in nats, of single bytes
         for name, plan in ("dp", "dp=2"), ("tp", "tp=2"):
             self.train(*self.ARGS, "--data", text.resolve(), "--ranks", 2, "--plan", plan, "--run-dir", name, limit=1500)
         dp, tp = losses(self.folder / "dp"), losses(self.folder / "tp")

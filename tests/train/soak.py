@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs killed by SIGKILL at random instants, each resumed to its end: nothing may be lost, repeated or changed.
+"""Kills runs with SIGKILL at random instants and resumes each to its end. Nothing may be lost, repeated or changed.
 
     soak.py [--runs 100] [--seed N] [--copus build/bin/copus]
 
-What a run with --adapt decides rests on step times: no second run is the same. So one that is killed while it moves goes
-on at a fixed layout, twice: killed again, and undisturbed in a copy. The two are compared, and the samples with those
-of a run that never moved. Exit code 1 on any difference; the folders of such a run stay.
+The decisions of a run with --adapt depend on step times, so no two such runs are the same. Therefore a run that is killed
+while it moves goes on at a fixed layout, twice: once with another kill, and once undisturbed, in a copy of its folder. The
+soak test compares the two, and compares their samples with those of a run that never moved. If anything differs, the exit
+code is 1 and the folders of the run stay.
 """
 
 import argparse
@@ -33,7 +34,7 @@ AIMS = ("checkpoint", "reconfiguration", "any", "any", "checkpoint")
 STEPS = 48
 COMMON = ("--model", "tiny", "--seq-len", 32, "--lr", "1e-3")
 FIXED = (*COMMON, "--global-batch", 8, "--steps", STEPS, "--ranks", 2, "--checkpoint-every", 3)
-# Between processes on CPUs tp=2 is the slowest layout, and with such a calibration growing always pays: it will move.
+# This run will move: between processes on CPUs tp=2 is the slowest layout, and with this calibration a larger batch pays.
 MOVING = (*COMMON, "--global-batch", 4, "--batch-range", "4:32", "--steps", 100000, "--ranks", 2, "--checkpoint-every", 1,
           "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--warmup-samples", 0, "--decay-samples", 0, "--calibration",
           1000, "--noise-every", 1, "--decide-every", 5, "--dwell", 5, "--margin", 0.02, "--batch-margin", 0.02)  # fmt: skip
@@ -44,7 +45,7 @@ MOST_MISSES = 10
 class Soak:
     def __init__(self, folder, seed):
         self.folder, self.random = folder, random.Random(seed)
-        self.seconds = {}  # by layout: how long the undisturbed run took
+        self.seconds = {}  # by layout: the time of the undisturbed run
         self.kills = []  # (phase, victim)
 
     def start(self, *args):
@@ -64,7 +65,7 @@ class Soak:
 
     def whole(self, *args):
         code, err = self.finish(self.start(*args))
-        assert code == 0, f"undisturbed, and exit code {code}: {err}"
+        assert code == 0, f"an undisturbed run has exit code {code}: {err}"
 
     def reference(self, layout):
         run_dir = self.folder / f"whole-{layout}"
@@ -75,14 +76,14 @@ class Soak:
         return run_dir
 
     def sample_hashes(self):
-        """Of the first samples, by how many: as a run of one rank reads them that never moves."""
+        """Returns the hash of the first N samples by N, from a run of one rank that never moves."""
         run_dir = self.folder / "whole-samples"
         if not run_dir.exists():
             self.whole(*COMMON, "--global-batch", 4, "--steps", 400, "--checkpoint-every", "off", "--run-dir", run_dir.name)
         return {event["samples"]: event["data_hash"] for event in of_kind(run_dir, "step")}
 
     def disturb(self, run_dir, first, again, instants):
-        """Runs to the end through one kill for each instant; the kills as (phase, victim, where in the events)."""
+        """Runs to the end, with one kill for each instant. Returns the kills: (phase, victim, bytes of events so far)."""
         kills = []
         for number in itertools.count():
             begin, struck = len(events_bytes(run_dir)), False
@@ -97,10 +98,10 @@ class Soak:
             assert struck, f"exit code {code} without a kill: {err}"
 
     def report(self, name, layout, run_dir, kills):
-        """How many kills there were: one that came when all was over is none."""
+        """Prints the kills and returns their number. A kill after the end of the run does not count."""
         hits = 0
         for phase, victim, at in kills:
-            later = {event["event"]: event for event in reversed(events_from(run_dir, at))}  # the first of each kind
+            later = {event["event"]: event for event in reversed(events_from(run_dir, at))}  # the first event of each kind
             if "restart" not in later and "start" not in later:
                 continue
             since = f"from step {later['restart']['step']}" if "restart" in later else "anew"
@@ -123,7 +124,7 @@ class Soak:
             instants.append(any_time)
         first = (*FIXED, "--plan", LAYOUTS[layout], "--run-dir", name)
         if draw.random() < 0.25:
-            first += ("--max-restarts", 5)  # where a rank is killed its supervisor resumes
+            first += ("--max-restarts", 5)  # if a rank is killed, the supervisor resumes the run
         kills = self.disturb(run_dir, first, ("--resume", "--run-dir", name), instants)
         return self.report(name, layout, run_dir, kills), differences(run_dir, whole, STEPS)
 
@@ -134,7 +135,7 @@ class Soak:
         victim = strike(run, self.tag, draw.choice(VICTIMS))
         kill = (phase_of(run_dir, 0), victim, len(events_bytes(run_dir)))
         code, err = self.finish(run)
-        assert code != 0, f"killed, and exit code 0: {err}"
+        assert code != 0, f"a killed run has exit code 0: {err}"
         shutil.copytree(run_dir, copy)
         newest = max((copy / "checkpoints").glob("step-*"), key=lambda folder: int(folder.name[5:]))
         manifest = json.loads((newest / "manifest.json").read_bytes())
@@ -157,17 +158,17 @@ class Soak:
 
 
     def one(self, name, aim, layout):
-        """How many kills there were, and what is wrong after them."""
+        """Makes one run. Returns the number of kills, and the differences after them."""
         try:
             return self.fixed(name, aim, layout) if layout else self.moving(name)
-        except AssertionError as error:  # it did not run, or not to its end
+        except AssertionError as error:  # the run did not start, or did not end well
             for pid in tagged(self.tag):
                 os.kill(pid, signal.SIGKILL)
             return 0, [str(error)]
 
 
 def differences(run_dir, whole, steps):
-    """Between a run that was disturbed and one that was not, at the end and on the way."""
+    """Returns the differences between a disturbed run and an undisturbed one, in all steps and in the last checkpoint."""
     ours, theirs = lasting_steps(run_dir), lasting_steps(whole)
     wrong = [] if list(ours) == list(range(1, steps + 1)) else [f"steps {list(ours)}; want 1 to {steps}"]
     samples = 0
@@ -194,7 +195,7 @@ def print_table(kills):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1, help="of victims and instants")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the victims and instants")
     parser.add_argument("--copus", type=Path, default=fixture.COPUS)
     options = parser.parse_args()
     fixture.COPUS = options.copus.resolve()
@@ -214,12 +215,12 @@ def main():
                 shutil.rmtree(folder / name)
                 shutil.rmtree(folder / f"{name}-undisturbed", ignore_errors=True)
             if hits or wrong:
-                break  # else it was over before the blow fell
+                break  # else the run was over before the kill
         else:
-            print(f"run-{number + 1}: over before the blow fell, {attempt} times")
+            print(f"run-{number + 1}: over before the kill, {attempt} times")
             different += 1
     print_table(soak.kills)
-    outcome = f"{different} DIFFERENT, left in {folder}" if different else "none differs from an undisturbed run"
+    outcome = f"{different} DIFFERENT, left in {folder}" if different else "no run differs from an undisturbed one"
     print(f"\n{options.runs} runs, {len(soak.kills)} kills, {time.monotonic() - begin:.0f} s, seed {options.seed}: {outcome}")
     if not different:
         shutil.rmtree(folder)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The engine's architectures as ordinary PyTorch training code on one device: the baseline for its speed.
+"""Trains the engine's architectures with ordinary PyTorch code on one device, as a baseline for the engine's speed.
 
     torch_eager.py --config llama.json --seq-len 256 --micro-batch 4 --steps 10
 
-Written to be fast in eager mode: query, key and value in one product, gate and up in another, the library's attention,
-normalisation and fused optimizer where its version has them. Runs on PyTorch 1.13 and 2.x. Tokens are random. Prints
-one line of JSON: the median time of a step after two to warm up, tokens per second, and every step's loss.
+The code is fast in eager mode. It computes query, key and value in one product, and gate and up in one. It uses PyTorch's
+attention, normalisation and fused optimizer if the version has them. It runs on PyTorch 1.13 and 2.x. Tokens are random. It
+prints one line of JSON: the median step time after two steps of warm-up, tokens per second, and the loss of every step.
 """
 
 import argparse
@@ -25,7 +25,7 @@ WARM_UP_STEPS = 2
 
 
 class Shape:
-    """What the model is, from a Hugging Face config.json: gpt2, llama, mistral, qwen2 or qwen3."""
+    """The shape of the model, from a Hugging Face config.json of gpt2, llama, mistral, qwen2 or qwen3."""
 
     def __init__(self, config):
         self.family = config["model_type"]
@@ -101,7 +101,7 @@ HAS_GQA = HAS_SDPA and "enable_gqa" in (F.scaled_dot_product_attention.__doc__ o
 
 
 def causal_attention(q, k, v, mask):
-    """q: [batch, length, heads, d]; k, v: [batch, length, kv_heads, d]. `mask` only without the library's attention."""
+    """q: [batch, length, heads, d]; k, v: [batch, length, kv_heads, d]. `mask` is used only without PyTorch's attention."""
     batch, length, heads, d = q.shape
     kv = k.shape[2]
     group = heads // kv
@@ -110,11 +110,11 @@ def causal_attention(q, k, v, mask):
         options = {"is_causal": True}
         if group > 1 and HAS_GQA and q.dtype in (torch.bfloat16, torch.float16):
             options["enable_gqa"] = True
-        elif group > 1:  # the fast FP32 kernels want a key head per query head
+        elif group > 1:  # the fast FP32 kernels need one key head per query head
             k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
         y = F.scaled_dot_product_attention(q, k, v, **options)
         return y.transpose(1, 2).reshape(batch, length, heads * d)
-    # A key head's queries lie one below the other: one product per key head, and nothing is copied out `group` times.
+    # Stacks the queries of a key head, so that one product per key head is enough and keys are not copied `group` times.
     q = q.view(batch, length, kv, group, d).permute(0, 2, 3, 1, 4).reshape(batch * kv, group * length, d)
     k = k.permute(0, 2, 3, 1).reshape(batch * kv, d, length)
     v = v.transpose(1, 2).reshape(batch * kv, length, d)
@@ -200,7 +200,7 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
 
     def _apply(self, function, *args):
-        """.to(): the tables follow the weights. They are no buffers: bf16 weights would make them bf16 too."""
+        """Makes .to() move the tables too. They are not buffers, because .to(bf16) would then convert them to bf16."""
         super()._apply(function, *args)
         device = self.tokens.weight.device
         if self.rope is not None:
@@ -220,7 +220,7 @@ class Transformer(nn.Module):
 
 
 def make_optimizer(parameters, lr):
-    """AdamW with weight decay on matrices alone, in the fastest form that this version has for the device."""
+    """Returns AdamW with weight decay on matrices only, in the fastest form that this PyTorch has for the device."""
     matrices = [p for p in parameters if p.dim() > 1]
     vectors = [p for p in parameters if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -237,7 +237,7 @@ def make_optimizer(parameters, lr):
 
 
 class Fp32Update:
-    """Gradients and update where the weights are FP32 (autocast or not)."""
+    """Gradients and update for FP32 weights, with or without autocast."""
 
     def __init__(self, model, lr):
         self.parameters = list(model.parameters())
@@ -253,14 +253,14 @@ class Fp32Update:
 
 
 class Bf16StateUpdate(Fp32Update):
-    """Nothing but bf16: weights, gradients and moments. Fast, and it loses small updates."""
+    """Weights, gradients and moments are all bf16. This is fast, but loses small updates."""
 
     def __init__(self, model, lr):
         super().__init__(model.to(torch.bfloat16), lr)
 
 
 class Bf16Update:
-    """bf16 weights: the optimizer works on FP32 copies, and micro-batches are summed in FP32."""
+    """Weights are bf16. The optimizer works on FP32 copies, and gradients of micro-batches are summed in FP32."""
 
     def __init__(self, model, lr):
         self.masters = [p.detach().clone() for p in model.parameters()]
@@ -303,7 +303,7 @@ def train(args):
         autocast = lambda: torch.autocast(args.device, torch.bfloat16)
     run = torch.compile(model, mode=args.compile_mode) if args.compile or args.compile_mode else model
 
-    # Small numbers are more frequent, so that there is something to learn.
+    # Small tokens are more frequent than large ones, so that the model can learn something.
     generator = torch.Generator().manual_seed(2)
     steps = WARM_UP_STEPS + args.steps
     size = (steps, args.micro_batches, args.micro_batch, args.seq_len + 1)
@@ -320,7 +320,7 @@ def train(args):
             update.after_backward()
             total += loss.detach()
         update.step()
-        losses.append(total.item())  # waits for the loss; the update may still run
+        losses.append(total.item())  # waits for the loss, but not for the update
         if args.device == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
@@ -335,7 +335,7 @@ def main():
     parser.add_argument("--seq-len", type=int, required=True)
     parser.add_argument("--micro-batch", type=int, default=1, help="sequences in one pass")
     parser.add_argument("--micro-batches", type=int, default=1, help="passes per step")
-    parser.add_argument("--steps", type=int, default=10, help=f"after {WARM_UP_STEPS} to warm up")
+    parser.add_argument("--steps", type=int, default=10, help=f"measured steps, after {WARM_UP_STEPS} of warm-up")
     parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's choice")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast, FP32 weights")

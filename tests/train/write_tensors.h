@@ -1,4 +1,4 @@
-// For tests in Python: tensors of the engine in a safetensors file.
+// Writes tensors of the engine to a safetensors file, which tests in Python read.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace copus {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// FP32 and 64-bit integers, of any device.
+// REQUIRES: each tensor holds FP32 numbers or 64-bit integers. Tensors may be on any device.
 inline Result<void> write_tensors(const std::string& path, const NamedTensors& tensors) {
   std::vector<SafetensorsArray> arrays;
   for (const auto& [name, tensor] : tensors) {
