@@ -1,6 +1,6 @@
-# The few commands a person types. The build itself is CMake's: see CMakePresets.json.
+# The commands that developers and users type. CMake does the build: see CMakePresets.json.
 
-# ccache where there is one. CMake reads this variable the first time that it configures a folder.
+# The build uses ccache if it is installed. CMake reads this variable the first time that it configures a folder.
 ifneq ($(shell command -v ccache 2>/dev/null),)
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
@@ -8,12 +8,12 @@ endif
 DEPS := scripts/install_deps.sh
 PREFIX ?= /usr/local
 
-# Warnings are errors where CI is set, with the compilers that CI has. A user's compiler may warn of more.
+# Warnings are errors only if CI is set: a user's compiler may warn of more than those that CI has.
 PRESET := $(if $(CI),ci,release)
 
 # TORCH: a folder with libtorch (site-packages/torch), a Python that can import torch, or OFF. A build folder remembers it.
 TORCH_PATH = $(if $(wildcard $(TORCH)/.),$(abspath $(TORCH)),$(TORCH))
-# DEPS_PREFIX: a folder of libraries; those that are missing are put there instead of into the system, so root is not needed.
+# DEPS_PREFIX: a folder for libraries. Missing ones are installed there and not into the system, so root is not needed.
 DEPS_FLAGS := $(if $(TORCH),--no-torch) $(if $(DEPS_PREFIX),--prefix $(abspath $(DEPS_PREFIX)))
 CONFIGURE = cmake --preset $(PRESET) $(if $(TORCH),-DCOPUS_TORCH=$(TORCH_PATH)) \
   $(if $(DEPS_PREFIX),-DCMAKE_PREFIX_PATH=$(abspath $(DEPS_PREFIX))/usr)
@@ -23,32 +23,32 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cc'
 
 .PHONY: build test install package test-gpu demo bench dev tsan tidy fuzz format format-check clean help
 
-build:  ## build/bin/copus (the default)
+build:  ## build build/bin/copus (the default)
 	@$(DEPS) $(DEPS_FLAGS)
 	$(CONFIGURE)
 	cmake --build --preset $(PRESET)
 
-test: build  ## every test
+test: build  ## run every test
 	ctest --preset release
 
-install: build  ## copus, its manual pages and completions to PREFIX (/usr/local)
-	@rm -f build/install_manifest*.txt  # another user's would stop this one
+install: build  ## install copus, its manual pages and completions to PREFIX (/usr/local)
+	@rm -f build/install_manifest*.txt  # cmake could not overwrite a file of another user
 	umask 022; cmake --install build --prefix $(abspath $(PREFIX))
 
-package:  ## build/packages: a .tar.gz, and on Debian and Ubuntu .deb files
+package:  ## make build/packages: a .tar.gz, and on Debian and Ubuntu .deb files
 	@! command -v dpkg >/dev/null || $(DEPS) $(DEPS_FLAGS) dpkg-dev
 	@$(MAKE) --no-print-directory build
 	umask 022; cpack --config build/CPackConfig.cmake
 
-test-gpu:  ## the tests that need a GPU, on a machine that has one
+test-gpu:  ## run the tests that need a GPU, on a machine that has one
 	@ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { echo "test-gpu: no NVIDIA GPU on this machine" >&2; exit 1; }
 	@$(MAKE) build
 	ctest --preset release -L gpu
 
-demo: build  ## makes a plan, and trains a small model that changes its batch and layout as it goes
+demo: build  ## make a plan, and train a small model that changes its batch and layout while it trains
 	scripts/demo.sh build/bin/copus
 
-bench: build  ## how fast prediction, search and training are
+bench: build  ## measure the speed of prediction, search and training
 	@for bench in build/bin/*_bench; do echo "== $$bench"; $$bench || exit 1; done
 	@if [ -x build/bin/copus-train ]; then echo "== bench/eager_ratio.py"; bench/eager_ratio.py; fi
 
@@ -64,7 +64,7 @@ tsan:  ## build and test under ThreadSanitizer
 	cmake --build --preset tsan
 	ctest --preset tsan
 
-tidy:  ## clang-tidy over every file; a finding is an error
+tidy:  ## run clang-tidy over every file; a finding is an error
 	@$(DEPS) clang clang-tidy
 	cmake --preset tidy
 	cmake --build --preset tidy
@@ -84,5 +84,5 @@ format-check:  ## fail when clang-format would change a file
 clean:  ## remove every build folder
 	rm -rf build
 
-help:  ## this list
+help:  ## print this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ {printf "  make %-14s %s\n", $$1, $$2}' Makefile

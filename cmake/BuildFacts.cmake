@@ -1,14 +1,14 @@
-# What `copus --version` says: files of the build folder that apps/copus/build_facts.h declares. The versions of libraries are
-# known when the build is configured; the commit is looked up in every build, and its file changes only when it does.
+# Generates the source files behind `copus --version` in the build folder; apps/copus/build_facts.h declares their functions. The
+# versions of libraries are known at configuration. Every build looks up the commit, and rewrites its file only if it changed.
 
-# The number behind a macro of a header, or nothing.
+# Sets `out` to the number behind a macro of a header, or to an empty text.
 function(copus_macro_value out header name)
   file(STRINGS "${header}" lines REGEX "#[ \t]*define[ \t]+${name}[ \t]+[0-9]+")
   string(REGEX REPLACE ".*${name}[ \t]+([0-9]+).*" "\\1" value "${lines}")
   set(${out} "${value}" PARENT_SCOPE)
 endfunction()
 
-# "1.2.3" of a header's three macros.
+# Sets `out` to the version in a header's three macros, for example "1.2.3".
 function(copus_header_version out header prefix)
   copus_macro_value(major "${header}" ${prefix}MAJOR)
   copus_macro_value(minor "${header}" ${prefix}MINOR)
@@ -16,7 +16,7 @@ function(copus_header_version out header prefix)
   set(${out} "${major}.${minor}.${patch}" PARENT_SCOPE)
 endfunction()
 
-# SentencePiece's headers have no version; its pkg-config file has.
+# Sets `out` to SentencePiece's version. Its headers have none, so the version comes from its pkg-config file.
 function(copus_sentencepiece_version out)
   set(${out} "of unknown version" PARENT_SCOPE)
   cmake_path(GET COPUS_SENTENCEPIECE_LIBRARY PARENT_PATH folder)
@@ -27,7 +27,7 @@ function(copus_sentencepiece_version out)
   endif()
 endfunction()
 
-# copus_build_facts(out_variable): the generated sources. Who compiles them depends on the target copus_commit.
+# copus_build_facts(out_variable): lists the generated sources. A target that compiles them must depend on copus_commit.
 function(copus_build_facts out)
   set(libtorch "")
   set(cuda "")

@@ -1,7 +1,7 @@
-# Dependencies point one way: a target includes from its own folder and from those that it depends on. CMake links that way but
-# finds every header in the tree, so a check of the #include lines is part of the build; cmake/check_layers.py has the rules.
+# Makes every build check that a target includes only headers of its own folder and of the targets that it depends on. CMake
+# cannot check this, because the compiler finds every header in the tree. cmake/check_layers.py has the rules.
 
-# Every target of ours under `folder`, a line each: name, kind, folder, sources, dependencies.
+# Lists Copus's targets under `folder`, one line each: name, kind, folder, sources, dependencies.
 function(copus_collect_targets out folder)
   set(lines "")
   cmake_path(RELATIVE_PATH folder BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE name)
@@ -25,7 +25,8 @@ function(copus_collect_targets out folder)
   set(${out} "${lines}" PARENT_SCOPE)
 endfunction()
 
-# Once all targets are there. A build without tests does not know what they may include, and is not checked.
+# Adds the check. Call it when all targets exist. A build without tests does not know what the tests may include, so it is not
+# checked.
 function(copus_check_layers)
   if(NOT BUILD_TESTING OR COPUS_FUZZ)
     return()
@@ -35,7 +36,7 @@ function(copus_check_layers)
   set(targets "${PROJECT_BINARY_DIR}/layers.txt")
   set(done "${PROJECT_BINARY_DIR}/layers.ok")
   file(GENERATE OUTPUT "${targets}" CONTENT "${lines}")
-  # It runs when a file that it has read has changed, or a folder has got another.
+  # The check runs again if a file that it read has changed, or if a folder has a new file.
   add_custom_command(OUTPUT "${done}"
     COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/cmake/check_layers.py" --source "${PROJECT_SOURCE_DIR}" --targets "${targets}"
             --done "${done}"

@@ -1,4 +1,4 @@
-# What every target of ours shares: the standard, the warnings, and one function per kind of target.
+# Settings of all Copus targets: the standard, the warnings, and one function per kind of target.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -6,19 +6,19 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
-# Installed programs look for libraries that are not the system's, a wheel's libtorch say, where they were when this was built.
+# Installed programs look for libraries outside the system's folders, for example a wheel's libtorch, where the build found them.
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
-# g++ collects garbage only above a gigabyte: large files compile a tenth faster.
+# Makes g++ collect garbage only above a gigabyte, so that large files compile a tenth faster.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
 
-# __FILE__ is a path from the repository's root: the programs do not say where they were built.
+# Makes __FILE__ a path from the repository's root, so that the programs do not contain the folder where they were built.
 add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 
-option(COPUS_WERROR "warnings are errors: for our own presets, whose compilers are known" OFF)
-option(COPUS_FUZZ "build the fuzz targets alone (needs clang's libFuzzer)" OFF)
+option(COPUS_WERROR "warnings are errors; meant for Copus's own presets, whose compilers are known" OFF)
+option(COPUS_FUZZ "build only the fuzz targets (needs clang's libFuzzer)" OFF)
 
-# Most tests take seconds on an idle machine; the limit is for one with other work, or under a sanitizer.
+# Most tests take seconds on an idle machine. The limit allows for other work on the machine and for sanitizers.
 set(COPUS_LONG_TEST_S 900)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(COPUS_LONG_TEST_S 3600)
@@ -28,14 +28,14 @@ function(copus_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion $<$<BOOL:${COPUS_WERROR}>:-Werror>)
 endfunction()
 
-# For code that runs briefly: a release compiles it in two thirds of the time.
+# For code that runs only briefly: at -O1 a release build compiles it in two thirds of the time.
 function(copus_compiled_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  # At -O1 some versions of g++ see uninitialised variables where there are none.
+  # At -O1 some versions of g++ warn of uninitialised variables by mistake.
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
 endfunction()
 
-# copus_library(name SOURCES … [DEPS …]): the target copus_<name> for one folder, copus/<name> or copus/train/<name>.
+# copus_library(name SOURCES … [DEPS …]): makes the target copus_<name> for one folder, copus/<name> or copus/train/<name>.
 function(copus_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   add_library(copus_${name} STATIC ${arg_SOURCES})
@@ -44,8 +44,8 @@ function(copus_library name)
   copus_warnings(copus_${name})
 endfunction()
 
-# copus_test(name SOURCES … DEPS … [LABELS …] [PROCESSES n]): one GoogleTest binary, its cases known to ctest one by one. With
-# PROCESSES they are dealt out over so many instead, <name>.0 and on: for those that take longer to start than to run.
+# copus_test(name SOURCES … DEPS … [LABELS …] [PROCESSES n]): makes one GoogleTest binary. ctest runs each of its cases alone. With
+# PROCESSES n, ctest runs n shards instead (<name>.0 and so on), for cases that take longer to start than to run.
 function(copus_test name)
   if(NOT BUILD_TESTING OR COPUS_FUZZ)
     return()
@@ -57,7 +57,7 @@ function(copus_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   copus_warnings(${name})
-  # Those of the engine (TORCH) share its precompiled header, and so its options.
+  # The engine's tests (TORCH) share its precompiled header, so they must have its options.
   if(NOT arg_TORCH)
     copus_compiled_quickly(${name})
   endif()
@@ -73,7 +73,7 @@ function(copus_test name)
   endforeach()
 endfunction()
 
-# The same for folders that use libtorch: they share one precompiled header, copus_device's.
+# copus_library and copus_test for folders that use libtorch. These share one precompiled header, that of copus_device.
 function(copus_torch_library name)
   copus_library(${name} ${ARGN})
   target_precompile_headers(copus_${name} REUSE_FROM copus_device)

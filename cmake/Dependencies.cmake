@@ -1,10 +1,11 @@
-# Finds the libraries that Copus is built from. All that are missing are listed at once, a line each with the package that has
-# it; without one that is needed the configuration ends there. cmake/FindCopusTorch.cmake looks for libtorch.
+# Finds the libraries that Copus is built from. Lists all missing ones at once, each with the package that has it, and ends the
+# configuration if a needed one is missing. cmake/FindCopusTorch.cmake looks for libtorch.
 
 set(copus_needed "")
 set(copus_left_out "")
 
-# copus_need(found line): without it there is no build. copus_want(found line): without it something is left out.
+# copus_need(found line): a library without which there is no build. copus_want(found line): one without which the build leaves
+# something out.
 macro(copus_need found line)
   if(NOT ${found})
     string(APPEND copus_needed "\n  ${line}")
@@ -22,7 +23,7 @@ find_package(nlohmann_json 3.11 QUIET)
 copus_need(nlohmann_json_FOUND "nlohmann-json 3.11 or later: package nlohmann-json3-dev, or https://github.com/nlohmann/json")
 find_package(fmt QUIET)
 copus_need(fmt_FOUND "fmt: package libfmt-dev, or https://github.com/fmtlib/fmt")
-# Eigen 5 follows 3.4, and says that it is not compatible with who asks for 3.4.
+# The version is not in find_package(), because Eigen 5, the version after 3.4, then counts as incompatible.
 find_package(Eigen3 QUIET NO_MODULE)
 if(Eigen3_FOUND AND Eigen3_VERSION VERSION_LESS 3.4)
   set(Eigen3_FOUND FALSE)
@@ -41,7 +42,7 @@ endif()
 
 find_package(benchmark QUIET)
 copus_want(benchmark_FOUND "Google Benchmark (package libbenchmark-dev): the benches")
-set(module_path ${CMAKE_MODULE_PATH})  # Ceres' file leaves its own there if a library of its is missing
+set(module_path ${CMAKE_MODULE_PATH})  # Ceres' package file leaves its own path there if one of Ceres' libraries is missing
 find_package(Ceres 2.1 QUIET)
 set(CMAKE_MODULE_PATH ${module_path})
 copus_want(Ceres_FOUND "Ceres 2.1 or later (package libceres-dev): copus validate --calibrate")
@@ -62,7 +63,7 @@ if(COPUS_TORCH)
 endif()
 
 if(copus_left_out)
-  message(STATUS "not found, and what is left out without it:${copus_left_out}")
+  message(STATUS "not found, and what the build leaves out:${copus_left_out}")
 endif()
 if(copus_needed)
   message(FATAL_ERROR "These libraries are missing:${copus_needed}\n"

@@ -1,6 +1,6 @@
-# embed_files(out_variable folder name): every .json under `folder` as one generated source file that defines
+# embed_files(out_variable folder name): generates one source file with every .json file under `folder`. It defines
 #   std::span<const copus::EmbeddedFile> copus::<name>();
-# declared in copus/spec/embedded_file.h. Changing or adding a file rebuilds it.
+# which copus/spec/embedded_file.h declares. If a .json file changes or is new, the build generates it again.
 function(embed_files out folder name)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.json")
   list(SORT files)

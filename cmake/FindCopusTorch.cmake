@@ -1,7 +1,7 @@
 # Looks for libtorch 1.13 or later: Debian's libtorch-dev, a pip wheel's, or an unpacked libtorch. Sets COPUS_WITH_TORCH,
-# COPUS_WITH_NCCL and COPUS_GLOO_HEADERS, and makes the target copus_torch: Torch without its warnings.
-set(COPUS_TORCH ON CACHE STRING "ON: build the training engine if libtorch is found; OFF: never; else where libtorch is: \
-a folder (site-packages/torch), or a Python that can import torch")
+# COPUS_WITH_NCCL and COPUS_GLOO_HEADERS, and makes the target copus_torch, which includes Torch without its warnings.
+set(COPUS_TORCH ON CACHE STRING "ON: build the training engine if libtorch is found; OFF: never; any other value says where \
+libtorch is: a folder (site-packages/torch), or a Python that can import torch")
 set(COPUS_WITH_TORCH OFF)
 set(COPUS_WITH_NCCL OFF)
 
@@ -25,10 +25,10 @@ function(copus_named_torch out)
     endif()
   endforeach()
   message(FATAL_ERROR "COPUS_TORCH: got ${COPUS_TORCH}; want libtorch with its headers, but ${place} has no\n"
-          "  share/cmake/Torch/TorchConfig.cmake (Debian's python3-torch has none: it needs libtorch-dev, and no COPUS_TORCH)")
+          "  share/cmake/Torch/TorchConfig.cmake (Debian's python3-torch has none; install libtorch-dev and omit COPUS_TORCH)")
 endfunction()
 
-# What was found with another COPUS_TORCH is looked for again.
+# Forgets what an earlier configuration found with another COPUS_TORCH.
 if(NOT "${COPUS_TORCH}" STREQUAL "${COPUS_TORCH_BEFORE}")
   get_directory_property(names CACHE_VARIABLES)
   foreach(name IN LISTS names)
@@ -50,7 +50,7 @@ if(COPUS_TORCH MATCHES "^(ON|YES|TRUE|1|On|Yes|True|on|yes|true)$")
   endif()
 else()
   copus_named_torch(copus_torch_folder)
-  # TorchConfig.cmake looks for its parts everywhere: before the system's libtorch, where there is one, in this one.
+  # TorchConfig.cmake looks for its parts in all prefixes. This libtorch must come before the system's.
   set(copus_prefixes "${CMAKE_PREFIX_PATH}")
   list(PREPEND CMAKE_PREFIX_PATH "${copus_torch_folder}/../../..")
   find_package(Torch REQUIRED PATHS "${copus_torch_folder}" NO_DEFAULT_PATH)
@@ -58,11 +58,11 @@ else()
   message(STATUS "libtorch: ${copus_torch_folder}")
 endif()
 if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
-  message(FATAL_ERROR "libtorch: ${TORCH_INSTALL_PREFIX} has the C++ ABI of before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0);\n"
+  message(FATAL_ERROR "libtorch: ${TORCH_INSTALL_PREFIX} has the C++ ABI from before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0);\n"
           "  want a wheel of PyTorch 2.7 or later, or -DCOPUS_TORCH=OFF for a build without copus train")
 endif()
 set(COPUS_WITH_TORCH ON)
-# Gloo's headers must be those that this libtorch was built with: its own, or the system's for the system's libtorch.
+# Gloo's headers must be those that this libtorch was built with: the libtorch's own, or the system's for the system's libtorch.
 set(gloo_only "")
 if(NOT TORCH_INSTALL_PREFIX STREQUAL "/usr" AND NOT TORCH_INSTALL_PREFIX MATCHES "^/usr/lib")
   set(gloo_only NO_DEFAULT_PATH)
@@ -76,7 +76,8 @@ if(TARGET torch_cuda)
     set(COPUS_WITH_NCCL ON)
   endif()
 endif()
-# Kernels of our own need nvcc, which PyTorch's CMake files ask for too. From Ampere on; later GPUs take the last one's PTX.
+# Copus's own kernels need nvcc, as do PyTorch's CMake files. By default they are built for Ampere and Hopper;
+# later GPUs compile Hopper's PTX.
 set(COPUS_WITH_CUDA_KERNELS OFF)
 if(TARGET torch_cuda)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
@@ -93,17 +94,17 @@ endif()
 add_library(copus_torch INTERFACE)
 target_include_directories(copus_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_link_libraries(copus_torch INTERFACE ${TORCH_LIBRARIES})
-# A wheel brings its own fmt headers, of another version than the library that we link: header-only, either
-# is right, but each file takes seconds more to compile.
+# A wheel brings its own fmt headers, of another version than the library that Copus links. Header-only, either version works,
+# but each file takes seconds longer to compile.
 get_target_property(fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 find_path(COPUS_TORCH_FMT fmt/format.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH NO_CACHE)
 if(COPUS_TORCH_FMT AND NOT COPUS_TORCH_FMT IN_LIST fmt_headers)
   target_compile_definitions(copus_torch INTERFACE FMT_HEADER_ONLY=1)
 endif()
-# g++ 13 takes ATen's small vectors for arrays that are read past their end.
+# g++ 13 warns by mistake that ATen reads small vectors past their end.
 target_compile_options(copus_torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
-# at::parallel_for is inlined into our code: it uses threads only where OpenMP is on. A wheel with CUDA carries an
-# OpenMP of its own, and its work is on the GPU; ThreadSanitizer does not understand OpenMP's barriers.
+# at::parallel_for is inlined into Copus's code, so it uses threads only if Copus is compiled with OpenMP. OpenMP stays off with
+# a CUDA wheel, which has its own OpenMP and works on the GPU, and under ThreadSanitizer, which does not understand its barriers.
 if(NOT TARGET torch_cuda AND NOT CMAKE_CXX_FLAGS MATCHES "fsanitize=thread")
   find_package(OpenMP COMPONENTS CXX)
   if(OpenMP_CXX_FOUND)

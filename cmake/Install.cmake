@@ -1,5 +1,6 @@
-# What `make install` and `make package` put where. The programs that only copus starts, and what it loads, go to lib/copus.
-# Two components, each a Debian package: copus plans, and copus-train is the engine, whose libtorch brings a gigabyte along.
+# Says what `make install` and `make package` put where. Programs that only copus starts, and libraries that it loads, go to
+# lib/copus. There are two components, each a Debian package: copus plans; copus-train is the engine, whose libtorch takes a
+# gigabyte.
 include(GNUInstallDirs)
 
 install(TARGETS copus RUNTIME DESTINATION bin COMPONENT copus)
@@ -34,7 +35,7 @@ add_custom_target(copus_pages ALL DEPENDS "${pages}.done")
 install(DIRECTORY "${pages}/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT copus)
 install(FILES "${completions}/copus" DESTINATION share/bash-completion/completions COMPONENT copus)
 install(FILES "${completions}/copus.fish" DESTINATION share/fish/vendor_completions.d COMPONENT copus)
-# Debian's zsh looks in /usr/local/share/zsh/site-functions, and of /usr in vendor-completions.
+# Debian's zsh looks for completions in /usr/local/share/zsh/site-functions and in /usr/share/zsh/vendor-completions.
 install(CODE "
   set(folder site-functions)
   if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\" AND EXISTS /etc/debian_version)
@@ -56,7 +57,7 @@ set(CPACK_PACKAGE_FILE_NAME "copus-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMA
 set(CPACK_PACKAGE_DIRECTORY "${PROJECT_BINARY_DIR}/packages")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR TGZ)
-# A .deb must say which packages it needs, which dpkg-shlibdeps knows of libraries that packages brought: not of a wheel's.
+# A .deb must say which packages it needs. dpkg-shlibdeps finds them for libraries from packages, but not for a wheel's.
 find_program(COPUS_SHLIBDEPS dpkg-shlibdeps)
 if(COPUS_SHLIBDEPS AND (NOT COPUS_WITH_TORCH OR TORCH_INSTALL_PREFIX MATCHES "^/usr(/lib.*)?$"))
   list(APPEND CPACK_GENERATOR DEB)

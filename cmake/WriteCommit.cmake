@@ -1,8 +1,8 @@
-# Writes the source file with the commit that SOURCE is at, as OUT: twelve digits, "+changes" where tracked files differ from
-# it, "unknown" where SOURCE is no clone. The file is left alone while that stays the same, so that nothing is built again.
+# Writes the commit of SOURCE to the source file OUT: twelve digits, with "+changes" if tracked files differ from the commit;
+# "unknown" if SOURCE is not a clone. Leaves the file as it is if the text is the same, so that nothing is built again.
 set(commit "unknown")
-if(GIT AND EXISTS "${SOURCE}/.git")  # a folder in somebody else's repository is not at that one's commit
-  # Root, who installs what another built, is told too.
+if(GIT AND EXISTS "${SOURCE}/.git")  # a folder inside another repository is not at that repository's commit
+  # With safe.directory, git also answers root, who installs what another user built.
   set(git "${GIT}" -c "safe.directory=${SOURCE}" -C "${SOURCE}")
   execute_process(COMMAND ${git} rev-parse --short=12 HEAD RESULT_VARIABLE failed OUTPUT_VARIABLE hash ERROR_QUIET
                   OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Checks that a target includes headers of its own folder and of the folders that it depends on, and no others.
 
-The targets are those of a build, as cmake/CheckLayers.cmake writes them down: the build runs this, and fails where it does.
-A test is a target like any other, beside the library that it tests. A header is judged with each source of its folder that
-includes it. A folder is a target's with what lies below it, down to the next CMakeLists.txt. What no target has (the other
-choice of a backend, a header that nobody includes) is judged with all targets of its folder, in a build that goes through
-every folder; one without Torch does not.
+The build runs this check on its targets, which cmake/CheckLayers.cmake lists, and fails if the check fails. A test is a target
+like any other, in the folder of the library that it tests. A target's folder includes the folders below it, down to the next
+CMakeLists.txt. A header counts as part of each target of its folder that includes it. A file that no target includes (the other
+choice of a backend, an unused header) counts as part of all targets of its folder. Such files are checked only in a build that
+has every folder, which a build without Torch has not.
 """
 
 import argparse
@@ -22,11 +22,11 @@ class Target:
     def __init__(self, kind, name, folder, sources, deps):
         self.is_program, self.name, self.folder = kind == "EXECUTABLE", name, folder
         self.sources, self.deps = sources, deps
-        self.all_deps = set()  # and theirs
+        self.all_deps = set()  # deps, and theirs in turn
 
 
 def read_targets(text):
-    """The folders that the build goes through, and its targets by name."""
+    """Returns the folders of the build, and its targets by name."""
     folders, targets = set(), {}
     for line in text.splitlines():
         what, *fields = line.split("\t")
@@ -41,7 +41,7 @@ def read_targets(text):
 
 
 def follow_deps(targets):
-    """Fills all_deps in. Returns the circles, each as the names along it."""
+    """Fills in all_deps. Returns the cycles, each as a list of names."""
     circles, done = [], set()
 
     def visit(name, path):
@@ -61,13 +61,13 @@ def follow_deps(targets):
 class Layers:
     def __init__(self, source, folders, targets):
         self.source, self.folders, self.targets = source, folders, targets
-        self.faults = {}  # by file and line, so that each is told once
+        self.faults = {}  # by file and line, so that each is reported once
         self.read = {}  # the includes of each file
         self.owners = {}  # by folder
         self.watched = []  # folders whose files were listed
 
     def owner(self, path):
-        """The folder whose CMakeLists.txt builds the file, or would."""
+        """Returns the folder whose CMakeLists.txt builds the file, or would build it."""
         folder = str(Path(path).parent)
         if folder not in self.owners:
             built = folder == "." or (self.source / folder / "CMakeLists.txt").is_file()
@@ -78,7 +78,7 @@ class Layers:
         return [target for target in self.targets.values() if target.folder == folder]
 
     def includes(self, path):
-        """Line and path from the root, of files of ours."""
+        """Returns the line and the path from the root of each included file of this repository."""
         if path not in self.read:
             self.read[path] = []
             text = (self.source / path).read_bytes()
@@ -93,7 +93,7 @@ class Layers:
         return self.read[path]
 
     def missing_arrow(self, users, folder):
-        """Nothing where one of the targets depends on the folder; else what would have to be."""
+        """Returns "" if one of the targets depends on the folder; else the dependency that is missing."""
         given = self.of_folder(folder)
         if any(target.name in user.all_deps for target in given for user in users):
             return ""
@@ -103,14 +103,14 @@ class Layers:
         here = {target.name for target in self.of_folder(user.folder)}
         for target in given:
             if here & target.all_deps:
-                return f"{user.name} -> {target.name} would point up, for {target.name} depends on {user.folder}"
+                return f"{user.name} -> {target.name} would point up, because {target.name} depends on {user.folder}"
         libraries = [target.name for target in given if not target.is_program]
         if not libraries:
-            return f"{folder} has programs alone, and nothing can depend on them"
-        return f"missing arrow: {user.name} -> {libraries[0]}"
+            return f"{folder} has only programs, and no target can depend on a program"
+        return f"missing dependency: {user.name} -> {libraries[0]}"
 
     def judge(self, path, users, seen):
-        """What the file includes, and the headers of its folder among it, as parts of these targets."""
+        """Checks the includes of the file, and of the headers of its folder that it includes, as parts of these targets."""
         seen.add(path)
         for line, included in self.includes(path):
             folder = self.owner(included)
@@ -131,7 +131,7 @@ class Layers:
             for source in target.sources:
                 path = os.path.relpath(self.source / target.folder / source, self.source)
                 if path.split("/")[0] not in ROOTS or not (self.source / path).is_file():
-                    continue  # generated, or gone: the compiler says so
+                    continue  # generated, or missing, which the compiler reports
                 if self.owner(path) == target.folder:
                     self.judge(path, [target], seen)
                 else:
@@ -145,7 +145,7 @@ class Layers:
             if users and whole and path not in judged:
                 self.judge(path, users, judged)
             elif not users and (owner == "." or (owner.startswith("copus/") and owner in self.folders)):
-                self.accuse(path, 1, "is in a folder that no target builds", "want it in one of a target")
+                self.accuse(path, 1, "is in a folder that no target builds", "want it in the folder of a target")
 
     def files(self):
         for root in ROOTS:
@@ -161,11 +161,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, required=True, help="the root of the repository")
     parser.add_argument("--targets", type=Path, required=True, help="the targets of a build (layers.txt in its folder)")
-    parser.add_argument("--done", type=Path, help="written when all is well; beside it, for the build, what was read (.d)")
+    parser.add_argument("--done", type=Path, help="file to write if there is no fault; a .d file beside it lists what was read")
     args = parser.parse_args()
     source = args.source.resolve()
     folders, targets = read_targets(args.targets.read_text(encoding="utf-8"))
-    faults = [f"{' -> '.join(circle)}: these depend on each other; want arrows that point one way" for circle in follow_deps(targets)]
+    faults = [f"{' -> '.join(circle)}: these targets depend on each other; want dependencies in one direction" for circle in follow_deps(targets)]
     layers = Layers(source, folders, targets)
     layers.judge_all()
     faults += [fault for _, fault in sorted(layers.faults.items())]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The check of the includes passes a tree whose arrows point one way, and fails one where any does not."""
+"""Tests that the check of includes passes a tree whose dependencies point one way, and fails any other tree."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 CHECK = Path(__file__).with_name("check_layers.py")
 
-# low <- middle <- high, beside low a library that nobody depends on, and a program.
+# low <- middle <- high; a library beside low on which only a test depends; and a program.
 TARGETS = """\
 folder	.
 folder	copus/low
@@ -71,12 +71,12 @@ class LayersTest(unittest.TestCase):
         self.write("copus/low/low.cc", "copus/low/low.h", "copus/high/high.h")
         self.assertEqual(
             self.faults(),
-            ["copus/low/low.cc:3: includes copus/high/high.h; copus_low -> copus_high would point up, for copus_high depends on copus/low"],
+            ["copus/low/low.cc:3: includes copus/high/high.h; copus_low -> copus_high would point up, because copus_high depends on copus/low"],
         )
 
     def test_a_dependency_that_is_not_declared_fails(self):
         self.write("copus/high/high.cc", "copus/side/side.h")
-        self.assertEqual(self.faults(), ["copus/high/high.cc:2: includes copus/side/side.h; missing arrow: copus_high -> copus_side"])
+        self.assertEqual(self.faults(), ["copus/high/high.cc:2: includes copus/side/side.h; missing dependency: copus_high -> copus_side"])
 
     def test_a_test_that_reaches_up_fails(self):
         self.write("copus/low/low_test.cc", "copus/low/low.h", "copus/group/middle/middle.h")
@@ -88,7 +88,7 @@ class LayersTest(unittest.TestCase):
         self.write("copus/high/high_test.cc", "copus/high/testing.h")
         self.assertEqual(self.faults(), [])
         self.write("copus/high/high.cc", "copus/high/testing.h")
-        self.assertEqual(self.faults(), ["copus/high/testing.h:2: includes copus/side/side.h; missing arrow: copus_high -> copus_side"])
+        self.assertEqual(self.faults(), ["copus/high/testing.h:2: includes copus/side/side.h; missing dependency: copus_high -> copus_side"])
 
     def test_another_way_to_write_a_path_is_no_way_around(self):
         self.write("copus/high/high.cc", "../side/side.h")
@@ -102,7 +102,7 @@ class LayersTest(unittest.TestCase):
         self.write("apps/tool/tool.h")
         self.write("copus/side/side.cc", "apps/tool/tool.h")
         self.assertEqual(
-            self.faults(), ["copus/side/side.cc:2: includes apps/tool/tool.h; apps/tool has programs alone, and nothing can depend on them"]
+            self.faults(), ["copus/side/side.cc:2: includes apps/tool/tool.h; apps/tool has only programs, and no target can depend on a program"]
         )
 
     def test_a_header_of_no_target_fails(self):
@@ -110,7 +110,7 @@ class LayersTest(unittest.TestCase):
             self.write(path)
         self.assertEqual(
             self.faults(),
-            [f"{path}:1: is in a folder that no target builds; want it in one of a target" for path in ("copus/group/loose.h", "copus/new/new.h")],
+            [f"{path}:1: is in a folder that no target builds; want it in the folder of a target" for path in ("copus/group/loose.h", "copus/new/new.h")],
         )
 
     def test_a_file_that_nobody_includes_is_judged_too(self):
@@ -128,13 +128,13 @@ class LayersTest(unittest.TestCase):
 
     def test_a_source_of_another_folder_needs_the_dependency(self):
         self.targets = TARGETS.replace("copus/low	low.cc", "copus/low	low.cc;../side/side.cc")
-        self.assertEqual(self.faults(), ["copus/side/side.cc:1: is a source of copus_low; missing arrow: copus_low -> copus_side"])
+        self.assertEqual(self.faults(), ["copus/side/side.cc:1: is a source of copus_low; missing dependency: copus_low -> copus_side"])
 
     def test_targets_that_depend_on_each_other_fail(self):
         self.targets = TARGETS.replace("low.cc;/generated/data.cc	fmt::fmt", "low.cc	copus_high")
         (fault,) = self.faults()
         self.assertEqual(
-            fault, "copus_low -> copus_high -> copus_middle -> copus_low: these depend on each other; want arrows that point one way"
+            fault, "copus_low -> copus_high -> copus_middle -> copus_low: these targets depend on each other; want dependencies in one direction"
         )
 
     def test_the_build_is_told_what_was_read(self):

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the packages that the build needs and this machine lacks, on Debian 12 and Ubuntu 24.04; elsewhere it lists them. Safe
-# to run twice; says nothing and is instant when all are there.
+# Installs the packages that the build needs and this machine lacks, on Debian 12 and Ubuntu 24.04; elsewhere it lists them. It
+# can run again at any time. If all packages are there, it prints nothing and ends at once.
 #
 # Usage: install_deps.sh [--no-torch] [--prefix FOLDER] [PACKAGE…]
 #   --no-torch       libtorch comes from elsewhere (make build TORCH=…), or not at all
-#   --prefix FOLDER  without root: unpack the libraries that are missing into FOLDER/usr (make build DEPS_PREFIX=FOLDER)
+#   --prefix FOLDER  needs no root: unpacks the missing libraries into FOLDER/usr (make build DEPS_PREFIX=FOLDER)
 #   PACKAGE          another package to require, such as clang-tidy
 #
 # Exit code 0: the build can go on. 1: something that it needs is missing; the message says what, and what to do. 2: bad arguments.
@@ -27,8 +27,9 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-# package, and a command or header that shows it is there when it came from somewhere other than apt. The names are those of
-# Debian 12 and of Ubuntu 24.04, whose package index (main and universe, amd64) has every one but libtorch-dev and python3-torch.
+# Each entry is a package, and a command or header that shows that it is there even if it did not come from apt. The names are
+# those of Debian 12 and of Ubuntu 24.04. Ubuntu's package index (main and universe, amd64) has all of them except libtorch-dev
+# and python3-torch.
 tools=(
   "g++ g++"
   "cmake cmake"
@@ -44,10 +45,10 @@ libraries=(
   "libeigen3-dev eigen3/Eigen/src/Core/util/Macros.h"
   "libgtest-dev gtest/gtest.h"
 )
-# Their absence is a warning: without libtorch the training engine is not built, without Gloo it has one CPU rank, without
-# OpenBLAS it is slow, without Ceres nothing is calibrated, without SentencePiece `copus data` knows bytes alone, without
-# Google Benchmark there are no benches, without python3-torch the engine is not checked against PyTorch, without clang the
-# fuzz targets are not built.
+# If one of these is missing, the script only warns. Without libtorch the training engine is not built, without Gloo it has one
+# CPU rank, without OpenBLAS it is slow. Without Ceres `copus validate` cannot calibrate, without SentencePiece `copus data` has
+# only the byte tokenizer, without Google Benchmark there are no benches. Without python3-torch the engine is not tested against
+# PyTorch, without clang the fuzz targets are not built.
 optional=(
   "libopenblas0-openmp -"
   "libceres-dev ceres/version.h"
@@ -62,7 +63,7 @@ with_torch=(
   "python3-torch -"
 )
 
-# Its words, as "ubuntu 24.04". OS_RELEASE is there for tests.
+# The distribution and its version, for example "ubuntu 24.04". Tests set OS_RELEASE.
 release=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && printf '%s %s' "${ID:-}" "${VERSION_ID:-}") || release=''
 lacks_torch=no
 if [[ $torch == yes ]]; then
@@ -71,7 +72,7 @@ if [[ $torch == yes ]]; then
     *) optional+=("${with_torch[@]}") ;;
   esac
 fi
-# What is unpacked without root is what headers are needed of: the tools must be there.
+# Without root the script unpacks only needed libraries, so the tools must be there already.
 [[ -z $prefix ]] || optional=()
 needed=("${tools[@]}" "${libraries[@]}" "${extra[@]}")
 
@@ -80,7 +81,7 @@ installed_by_dpkg() {
     [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
 }
 
-# A command on PATH, a header that the compiler finds, or clang's fuzzing library. "-": only dpkg can tell.
+# Whether a command is on PATH, the compiler finds a header, or clang has its fuzzing library. "-": only dpkg can tell.
 usable() {
   case "$1" in
     -) false ;;
@@ -93,7 +94,7 @@ usable() {
   esac
 }
 
-# The packages, of the entries given, that dpkg does not know and whose probe fails.
+# Prints the packages of these entries that dpkg does not know and whose command or header is not there.
 missing_of() {
   local entry package probe
   for entry in "$@"; do
@@ -121,7 +122,7 @@ apt_install() {
   }
 }
 
-# Downloads the packages, and those that they need, and unpacks them into the folder. No root: nothing of the system changes.
+# Downloads the packages and their dependencies, and unpacks them into $prefix. It needs no root and does not change the system.
 unpack() {
   local packages=() debs
   mapfile -t packages < <(apt-get install --simulate --no-install-recommends "$@" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p')
@@ -158,8 +159,8 @@ elif [[ -n $prefix ]]; then
   [[ ${#missing_libraries[@]} -eq 0 ]] || unpack "${missing_libraries[@]}" >&2
 elif may_install; then
   [[ ${#missing_needed[@]} -eq 0 ]] || apt_install "${missing_needed[@]}" >&2 || true
-  # Apart, so that an optional package that this release does not have keeps none of the needed ones out; and then without
-  # those that it does not have, so that they keep none of their like out.
+  # apt-get installs nothing if it does not know one of the packages. So the optional packages have their own command, and if
+  # that fails, another one without the packages that this release does not have.
   if [[ ${#missing_optional[@]} -gt 0 ]] && ! apt_install "${missing_optional[@]}" >&2; then
     known=()
     for package in "${missing_optional[@]}"; do
