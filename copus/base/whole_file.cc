@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include "copus/base/temporary_name.h"
 
@@ -134,6 +135,24 @@ Result<void> sync_folder(const std::string& folder) {
   if (reason == 0) return {};
   return make_error("{}: cannot be {}: {}", folder, fd < 0 ? "opened" : "synced",
                     std::strerror(reason));
+}
+
+Result<void> create_folders(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  // The name of a new folder is on disk once its parent is synced.
+  std::vector<fs::path> parents;
+  for (fs::path at = (fs::absolute(path, failed) / "").parent_path();
+       at.has_relative_path() && !fs::exists(at, failed); at = at.parent_path()) {
+    parents.push_back(at.parent_path());
+  }
+  fs::create_directories(path, failed);
+  if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
+  for (const fs::path& parent : parents) {
+    // A parent of another user may allow us to enter but not to open it; then it cannot be synced.
+    if (::access(parent.c_str(), R_OK) == 0) COPUS_TRY_VOID(sync_folder(parent.string()));
+  }
+  return {};
 }
 
 }  // namespace copus

@@ -25,4 +25,8 @@ int write_all(int fd, std::string_view bytes);
 // After this, renames within or into the folder survive a crash.
 Result<void> sync_folder(const std::string& folder);
 
+// Creates the folder and its parents where they are missing. After this, the new folders survive a
+// crash.
+Result<void> create_folders(const std::string& path);
+
 }  // namespace copus

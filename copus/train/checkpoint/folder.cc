@@ -88,12 +88,11 @@ Result<std::vector<PublishedCheckpoint>> list_checkpoints(const std::string& run
 
 Result<void> prepare_checkpoints(const std::string& run_dir) {
   const std::string folder = checkpoints_folder(run_dir);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return make_error("{}: cannot be created: {}", folder, error.message());
-  // The name of a new folder is on disk once its parent is synced. A parent of another user may
-  // allow us to enter but not to open it; then it cannot be synced.
+  COPUS_TRY_VOID(create_folders(folder));
+  // A user or an earlier attempt may have created these folders without syncing their names. A
+  // parent of another user may allow us to enter but not to open it; then it cannot be synced.
   COPUS_TRY_VOID(sync_folder(run_dir));
+  std::error_code error;
   const fs::path run = (fs::absolute(run_dir, error) / "").parent_path();
   const std::string above = run.parent_path().string();
   if (::access(above.c_str(), R_OK) == 0) COPUS_TRY_VOID(sync_folder(above));

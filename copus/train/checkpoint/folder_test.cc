@@ -1,30 +1,11 @@
 #include "copus/train/checkpoint/folder.h"
 
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <set>
 
+#include "copus/base/synced_paths.h"
 #include "copus/train/checkpoint/test_checkpoints.h"
-
-namespace {
-
-// What this program syncs, by path.
-std::set<std::string>& synced() {
-  static std::set<std::string> paths;
-  return paths;
-}
-
-}  // namespace
-
-extern "C" int fsync(int fd) {
-  std::error_code unknown;
-  synced().insert(
-      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), unknown).string());
-  return static_cast<int>(::syscall(SYS_fsync, fd));
-}
 
 namespace copus {
 namespace {
@@ -57,11 +38,17 @@ TEST(Checkpoints, OnlyPublishedOnesAreListedByStep) {
 
 TEST(Checkpoints, TheFoldersThatHoldThemAreOnTheDiskFirst) {
   const TestFolder folder;
-  const std::string run = fs::canonical(folder.path()).string() + "/run";
-  synced().clear();
+  const std::string existed = fs::canonical(folder.path()).string();
+  const std::string runs = existed + "/runs", run = runs + "/one";
+  synced_paths().take();
   ASSERT_TRUE(prepare_checkpoints(run));
-  EXPECT_TRUE(synced().contains(run)) << "it names checkpoints/";
-  EXPECT_TRUE(synced().contains(fs::path(run).parent_path().string())) << "it names the run";
+  const std::set<std::string> synced = synced_paths().take();
+  EXPECT_TRUE(synced.contains(run)) << "it names checkpoints/";
+  EXPECT_TRUE(synced.contains(runs)) << "it names the run";
+  EXPECT_TRUE(synced.contains(existed)) << "it names runs/";
+  // Folders that someone else created may not be on disk yet.
+  ASSERT_TRUE(prepare_checkpoints(run));
+  EXPECT_TRUE(synced_paths().take().contains(runs)) << "it names the run";
 }
 
 TEST(Retention, KeepsTheLastAndTheMilestones) {

@@ -86,9 +86,7 @@ Result<void> ready_for_events(int fd, const std::string& folder, bool append) {
 
 Result<RunDirectory> RunDirectory::open(const std::string& path, bool append, int held) {
   if (path.empty()) return field_error("run directory", "got \"\"; want a path");
-  std::error_code failed;
-  std::filesystem::create_directories(path, failed);
-  if (failed) return make_error("{}: cannot be created: {}", path, failed.message());
+  COPUS_TRY_VOID(create_folders(path));
   const std::string events = events_path(path);
   // Uses the descriptor that holds the lock: a second open() of the file would not have the lock.
   const int opened = leads_to(held, events)

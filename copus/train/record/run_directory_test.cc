@@ -11,6 +11,8 @@
 #include <limits>
 #include <utility>
 
+#include "copus/base/synced_paths.h"
+
 namespace copus {
 namespace {
 
@@ -66,6 +68,15 @@ class FullDisk {
   rlimit before_ = {};
   void (*handler_)(int) = nullptr;
 };
+
+TEST_F(RunDirectoryTest, AllNewFoldersAreOnTheDiskFirst) {
+  synced_paths().take();
+  opened();
+  const std::set<std::string> synced = synced_paths().take();
+  const std::filesystem::path existed = std::filesystem::canonical(folder_);
+  EXPECT_TRUE(synced.contains((existed / "runs").string())) << "it names the run";
+  EXPECT_TRUE(synced.contains(existed.string())) << "it names runs/";
+}
 
 TEST_F(RunDirectoryTest, EventsAreLinesInTheirOrder) {
   RunDirectory run = opened();
