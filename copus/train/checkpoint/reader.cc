@@ -30,6 +30,23 @@ std::int64_t index_in(const Stripe& stripe, std::int64_t row, std::int64_t colum
   return row * stripe.columns + column - stripe.first_column - stripe.begin;
 }
 
+Error wrong_size(const std::string& path, std::int64_t bytes, const CheckpointFile& file) {
+  return make_error("{}: is damaged: has {} bytes; want {}, as the manifest says", path, bytes,
+                    file.bytes);
+}
+
+// Checks that the file is there and has its size. Of a file whose size cannot be read, open() will
+// say why.
+Result<void> check_size(const std::string& path, const CheckpointFile& file) {
+  std::error_code failed;
+  const std::uintmax_t size = std::filesystem::file_size(path, failed);
+  if (failed == std::errc::no_such_file_or_directory) {
+    return make_error("{}: is damaged: the file is missing", path);
+  }
+  if (failed || static_cast<std::int64_t>(size) == file.bytes) return {};
+  return wrong_size(path, static_cast<std::int64_t>(size), file);
+}
+
 }  // namespace
 
 Result<CheckpointReader> CheckpointReader::open(const std::string& folder) {
@@ -49,22 +66,12 @@ Result<CheckpointReader> CheckpointReader::open(const std::string& folder) {
 
 Result<void> CheckpointReader::add_file(const CheckpointFile& file) {
   const std::string path = inside(folder_, file.name);
-  std::error_code failed;
-  const std::uintmax_t size = std::filesystem::file_size(path, failed);
-  if (failed == std::errc::no_such_file_or_directory) {
-    return make_error("{}: is damaged: the file is missing", path);
-  }
-  if (!failed && static_cast<std::int64_t>(size) != file.bytes) {
-    return make_error("{}: is damaged: has {} bytes; want {}, as the manifest says", path, size,
-                      file.bytes);
-  }
+  COPUS_TRY_VOID(check_size(path, file));
   COPUS_TRY(SafetensorsFile opened, SafetensorsFile::open(path));
   const SafetensorsHeader& header = opened.header();
   const std::int64_t bytes =
       header.data_begin + (header.arrays.empty() ? 0 : header.arrays.back().end);
-  if (bytes != file.bytes) {
-    return make_error("{}: got {} bytes; want {}, as the manifest says", path, bytes, file.bytes);
-  }
+  if (bytes != file.bytes) return wrong_size(path, bytes, file);
   for (std::size_t i = 0; i < header.arrays.size(); ++i) {
     const SafetensorsArray& array = header.arrays[i];
     COPUS_TRY(const ShardPart part, parse_part_name(array.name, path));
@@ -219,6 +226,7 @@ Result<void> CheckpointReader::read_piece(const Piece& piece, const Stripe& want
 
 Result<void> verify_file(const std::string& folder, const CheckpointFile& file) {
   const std::string path = inside(folder, file.name);
+  COPUS_TRY_VOID(check_size(path, file));
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return make_error("{}: cannot be opened: {}", path, std::strerror(errno));
   Xxh3 sum;
@@ -234,9 +242,7 @@ Result<void> verify_file(const std::string& folder, const CheckpointFile& file) 
   const int reason = n < 0 ? errno : 0;
   ::close(fd);
   if (reason != 0) return make_error("{}: cannot be read: {}", path, std::strerror(reason));
-  if (bytes != file.bytes) {
-    return make_error("{}: got {} bytes; want {}, as the manifest says", path, bytes, file.bytes);
-  }
+  if (bytes != file.bytes) return wrong_size(path, bytes, file);
   if (sum.digest() == file.xxh3) return {};
   return make_error("{}: is damaged: its checksum is {}; want {}, as the manifest says", path,
                     checksum_text(sum.digest()), checksum_text(file.xxh3));

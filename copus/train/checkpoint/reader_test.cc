@@ -139,6 +139,27 @@ TEST(CheckpointReader, EveryTruncationOfAShardIsAnErrorAtOnce) {
   EXPECT_NE(open_error(folder), "");
 }
 
+// The reader of a run and `copus checkpoint verify` say the same of a file.
+TEST(CheckpointReader, ACutOrMissingShardIsDamaged) {
+  const TestFolder run;
+  ASSERT_EQ(save_checkpoint(run.path(), manifest_of(one_layer(), ParallelPlan(), 1)), "");
+  const std::string folder = checkpoint_folder(run.path(), 1);
+  const CheckpointFile file = read_manifest(folder)->files[0];
+  const std::string path = (fs::path(folder) / file.name).string();
+  const auto verify_error = [&] {
+    const Result<void> verified = verify_file(folder, file);
+    return verified ? std::string() : verified.error().message;
+  };
+  fs::resize_file(path, static_cast<std::uintmax_t>(file.bytes) - 1);
+  EXPECT_EQ(verify_error(), fmt::format("{}: is damaged: has {} bytes; want {}, as the manifest "
+                                        "says",
+                                        path, file.bytes - 1, file.bytes));
+  EXPECT_EQ(open_error(folder), verify_error());
+  fs::remove(path);
+  EXPECT_EQ(verify_error(), path + ": is damaged: the file is missing");
+  EXPECT_EQ(open_error(folder), verify_error());
+}
+
 // The manifest and the checksums are right, but the files are not the model's state.
 TEST(CheckpointReader, EveryElementMustBeThereOnce) {
   const Manifest good = manifest_of(tiny_model(), plan_of("tp=2"), 1);
