@@ -26,19 +26,22 @@ Result<void> check_same_model(const ModelSpec& wanted, const CheckpointReader& r
   }
   // What has no tensor of its own changes the weights' meaning all the same, but for these.
   ModelSpec model = wanted;
-  const ModelSpec& saved = reader.manifest().model;
+  ModelSpec saved = reader.manifest().model;
   model.name = saved.name;
   model.max_positions = saved.max_positions;  // learned ones have a tensor
   model.init_std = saved.init_std;
   model.dropout = saved.dropout;
   model.attention_dropout = saved.attention_dropout;
-  const Json mine = hf_config_json(model), its = hf_config_json(saved);
-  for (const auto& [key, value] : mine.items()) {
-    if (key == "architectures" || key == "model_type") continue;  // names of what the others say
-    const Json other = its.value(key, Json());
-    if (value == other) continue;
-    return field_error("--model", "got {} = {}; want {}, as {} has it", key, value.dump(),
-                       other.dump(), reader.folder());
+  // The family only names what the other fields say. A family's config lacks the fields of other
+  // families, so the models are compared as each of the two families writes them.
+  for (const std::string& family : {saved.family, wanted.family}) {
+    model.family = saved.family = family;
+    const Json mine = hf_config_json(model), its = hf_config_json(saved);
+    for (const auto& [key, value] : mine.items()) {
+      if (value == its.at(key)) continue;
+      return field_error("--model", "got {} = {}; want {}, as {} has it", key, value.dump(),
+                         its.at(key).dump(), reader.folder());
+    }
   }
   return {};
 }

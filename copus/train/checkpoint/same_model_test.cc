@@ -11,11 +11,9 @@ namespace {
 
 class SameModel : public ::testing::Test {
  protected:
-  SameModel() {
-    EXPECT_EQ(save_checkpoint(folder_.path(), manifest_of(tiny_model(), ParallelPlan(), 1)), "");
-  }
-  // What is said of a run with this model; empty: it can go on.
-  std::string verdict_on(const ModelSpec& model) const {
+  // What is said of a run with this model from a checkpoint of `saved`; empty: it can go on.
+  std::string verdict_on(const ModelSpec& model, const ModelSpec& saved = tiny_model()) const {
+    EXPECT_EQ(save_checkpoint(folder_.path(), manifest_of(saved, ParallelPlan(), 1)), "");
     const Result<CheckpointReader> reader =
         CheckpointReader::open(checkpoint_folder(folder_.path(), 1));
     if (!reader) return reader.error().message;
@@ -35,6 +33,19 @@ TEST_F(SameModel, IsOneWithTheSameTensorsThatMeanTheSame) {
   model.init_std = 0.5;
   model.attention_dropout = 0.1;
   EXPECT_EQ(verdict_on(model), "") << "none of these changes what the weights mean";
+}
+
+TEST_F(SameModel, TheFamilyIsOnlyAName) {
+  ModelSpec mistral = tiny_model();
+  mistral.family = "mistral";
+  EXPECT_EQ(verdict_on(tiny_model(), mistral), "");
+  EXPECT_EQ(verdict_on(mistral, tiny_model()), "");
+  // A config of the family llama has no sliding window.
+  mistral.sliding_window = 4;
+  EXPECT_TRUE(contains(verdict_on(tiny_model(), mistral),
+                       "--model: got sliding_window = null; want 4, as "));
+  EXPECT_TRUE(contains(verdict_on(mistral, tiny_model()),
+                       "--model: got sliding_window = 4; want null, as "));
 }
 
 TEST_F(SameModel, OtherTensorsAreAnother) {
