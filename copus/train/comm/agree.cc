@@ -14,6 +14,9 @@ Tensor bytes_of(const std::string& text, std::size_t size) {
   return bytes;
 }
 
+// The first character of a result as text. After kFailed come the error's field and message.
+constexpr char kDone = '+', kFailed = '-', kEndOfField = '\n';
+
 }  // namespace
 
 std::string first_trouble(const Comm& world, const RankDevice& device, const std::string& mine) {
@@ -43,6 +46,18 @@ std::string from_rank(int root, const Comm& world, const RankDevice& device,
   return {reinterpret_cast<const char*>(on_host.data_ptr<std::uint8_t>()), length};
 }
 
+std::string result_to_text(const Result<std::string>& result) {
+  if (result) return kDone + *result;
+  return kFailed + result.error().field + kEndOfField + result.error().message;
+}
+
+Result<std::string> result_from_text(const std::string& text) {
+  if (text.starts_with(kDone)) return text.substr(1);
+  const std::size_t end = text.find(kEndOfField);
+  COPUS_CHECK(text.starts_with(kFailed) && end != std::string::npos);
+  return Error{text.substr(end + 1), text.substr(1, end - 1)};
+}
+
 void tell(const Rendezvous& where, const std::string& key, const std::string& text) {
   if (where.world_size == 1) return;
   where.store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
@@ -60,16 +75,14 @@ std::string hear(const Rendezvous& where, const std::string& key) {
 
 Result<void> on_rank_0(const Rendezvous& where, const std::string& key,
                        const std::function<Result<void>()>& work) {
-  // The first character of what rank 0 tells; after kFailed comes the error message.
-  constexpr char kDone = '+', kFailed = '-';
   if (where.rank == 0) {
     Result<void> done = work();
-    tell(where, key, done ? std::string(1, kDone) : kFailed + done.error().message);
+    tell(where, key, result_to_text(done ? Result<std::string>("") : done.error()));
     return done;
   }
-  const std::string heard = hear(where, key);
-  if (heard.starts_with(kDone)) return {};
-  return make_error("rank 0: {}", heard.substr(1));
+  const Result<std::string> heard = result_from_text(hear(where, key));
+  if (heard) return {};
+  return error_in("rank 0", heard.error());
 }
 
 }  // namespace copus

@@ -22,6 +22,11 @@ inline std::string from_rank_0(const Comm& world, const RankDevice& device,
   return from_rank(0, world, device, mine);
 }
 
+// Writes a result of one rank as a text for the other ranks, and reads it back. An error keeps its
+// field.
+std::string result_to_text(const Result<std::string>& result);
+Result<std::string> result_from_text(const std::string& text);
+
 // The following functions use the ranks' meeting point (the store), so they need no group. A run
 // uses each key only once.
 

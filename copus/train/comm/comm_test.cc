@@ -292,9 +292,10 @@ TEST(Agree, TheOthersGetRank0sErrorAndWaitForItsWork) {
     }));
     EXPECT_TRUE(done);
     const Result<void> failed =
-        on_rank_0(where, "badly", [] { return Result<void>(make_error("disk full")); });
+        on_rank_0(where, "badly", [] { return Result<void>(field_error("disk", "got full")); });
     ASSERT_FALSE(failed);
-    EXPECT_EQ(failed.error().message, rank == 0 ? "disk full" : "rank 0: disk full");
+    EXPECT_EQ(failed.error().message, rank == 0 ? "disk: got full" : "rank 0: disk: got full");
+    EXPECT_EQ(failed.error().field, "disk");
   });
 }
 

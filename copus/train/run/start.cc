@@ -34,25 +34,16 @@ void reserve_for_moves(const RunOptions& options, const TrainerOptions& trainer,
 
 // Returns the folders of the run's checkpoints as rank 0 lists them, the newest first.
 Result<std::vector<std::string>> list_newest_first(const Comm& world, const RunOptions& options) {
-  std::string told;
-  if (world.rank() == 0) {
-    const auto found = list_checkpoints(options.run_dir);
-    Json list = Json::object();
-    if (found) {
-      list["folders"] = Json::array();
-      for (const PublishedCheckpoint& c : *found) list["folders"].push_back(c.folder);
-    } else {
-      list["error"] = found.error().message;
-      list["field"] = found.error().field;
-    }
-    told = list.dump();
-  }
-  const Json heard = Json::parse(from_rank_0(world, options.trainer.device, told));
-  if (heard.contains("error")) {
-    return Error{heard.at("error").get<std::string>(), heard.at("field").get<std::string>()};
-  }
-  const std::vector<std::string> folders = heard.at("folders");
-  return std::vector<std::string>(folders.rbegin(), folders.rend());
+  const auto list = [&]() -> Result<std::string> {
+    COPUS_TRY(const std::vector<PublishedCheckpoint> found, list_checkpoints(options.run_dir));
+    Json folders = Json::array();
+    for (auto c = found.rbegin(); c != found.rend(); ++c) folders.push_back(c->folder);
+    return folders.dump();
+  };
+  const std::string told = world.rank() == 0 ? result_to_text(list()) : "";
+  COPUS_TRY(const std::string heard,
+            result_from_text(from_rank_0(world, options.trainer.device, told)));
+  return Json::parse(heard).get<std::vector<std::string>>();
 }
 
 RunStart start_with(std::unique_ptr<Trainer> trainer, PreparedRun prepared) {
