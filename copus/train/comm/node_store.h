@@ -30,8 +30,8 @@ class NodeStoreServer {
   std::unique_ptr<Loop> loop_;
 };
 
-// Connects a member to the store. No call of the returned store takes longer than `timeout`, except
-// wait() with its own time limit.
+// Connects a member to the store. The server has `timeout` to answer each request. In addition,
+// get() and wait() wait up to `timeout`, or wait()'s own time limit, for a rank to set the key.
 Result<c10::intrusive_ptr<c10d::Store>> join_node_store(const std::string& name,
                                                         std::chrono::milliseconds timeout);
 
