@@ -74,9 +74,10 @@ Result<std::optional<int>> master_port(const Getenv& get) {
 Result<RankEnvironment> from_torchrun(const Getenv& get) {
   COPUS_TRY(RankEnvironment env,
             read_ranks(get, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}));
-  env.launcher = get("COPUS_LAUNCHED") == "1" ? Launcher::kCopus : Launcher::kTorchrun;
+  const bool ours = get("COPUS_LAUNCHED") == "1";
+  env.launcher = ours ? Launcher::kCopus : Launcher::kTorchrun;
   env.store_is_served = get("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  env.node_store = get("COPUS_NODE_STORE").value_or("");
+  if (ours) env.node_store = get("COPUS_NODE_STORE").value_or("");
   const std::optional<std::string> address = master_address(get);
   COPUS_TRY(const auto port, master_port(get));
   if (env.world_size > 1 && env.node_store.empty() && (!address || !port)) {

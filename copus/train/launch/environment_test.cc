@@ -86,10 +86,18 @@ TEST(RankEnvironment, TheLaunchersStoreIsUsedWhenItSaysSo) {
 }
 
 TEST(RankEnvironment, RanksOfOneNodeNeedNoPort) {
-  const RankEnvironment env =
-      found(with(without(kTorchrun, "MASTER_PORT"), {{"COPUS_NODE_STORE", "copus-1"}}));
-  EXPECT_EQ(env.node_store, "copus-1");
+  const Variables copus = with(without(kTorchrun, "MASTER_PORT"),
+                               {{"COPUS_LAUNCHED", "1"}, {"COPUS_NODE_STORE", "copus-1"}});
+  EXPECT_EQ(found(copus).node_store, "copus-1");
   EXPECT_EQ(found(kTorchrun).node_store, "");
+}
+
+// Only copus train serves such a store. Without it, the variable is left from somewhere else.
+TEST(RankEnvironment, AnotherLaunchersRanksMeetAtItsPort) {
+  EXPECT_EQ(found(with(kTorchrun, {{"COPUS_NODE_STORE", "copus-1"}})).node_store, "");
+  EXPECT_EQ(
+      failure(with(without(kTorchrun, "MASTER_PORT"), {{"COPUS_NODE_STORE", "copus-1"}})),
+      "MASTER_PORT: not set, but WORLD_SIZE is 16; want the host and port where the ranks meet");
 }
 
 TEST(RankEnvironment, WithoutLocalVariablesThereIsOneNode) {
