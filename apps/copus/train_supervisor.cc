@@ -1,6 +1,7 @@
 #include "apps/copus/train_supervisor.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <system_error>
+#include <tuple>
 
 #include "apps/copus/common.h"
 #include "copus/base/remove_tree.h"
@@ -143,6 +145,16 @@ std::vector<std::string> command_of(const std::string& program, const TrainArgs&
   return command;
 }
 
+// Tells a file from the one that replaces it, even if both have the same content.
+using FileVersion = std::tuple<dev_t, ino_t, time_t, long>;
+
+// Returns nothing if there is no such file.
+std::optional<FileVersion> version_of(const std::string& path) {
+  struct stat found = {};
+  if (::stat(path.c_str(), &found) != 0) return std::nullopt;
+  return FileVersion(found.st_dev, found.st_ino, found.st_mtim.tv_sec, found.st_mtim.tv_nsec);
+}
+
 // Takes the run's batch and layout from its directory, because the command line of the first start
 // may be out of date.
 void ask_for_the_run_as_it_is(const TrainArgs& args, TrainArgs& again) {
@@ -187,6 +199,9 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
   const std::string folder = activity_folder(run.run_dir);
   Restarts restarts(options, ranks, step_of(newest_checkpoint(run.run_dir)));
   const int first_ranks = ranks;
+  const std::string config = run.run_dir + "/config.toml";
+  const std::optional<FileVersion> config_before = version_of(config);
+  bool begun = false;  // an attempt has written its config.toml
   std::string why_again;
   for (;;) {
     std::error_code ignored;
@@ -216,8 +231,10 @@ int run_supervisor(TrainArgs& args, const TrainRequest& request, const std::stri
                     from ? fmt::format("from the checkpoint of step {}", from->step)
                          : std::string("from the beginning, for there is no checkpoint"),
                     next->ranks, ranks, why_again));
-    // A run that failed before it began has no config.toml, so its command line is used again.
-    const bool begun = std::filesystem::exists(run.run_dir + "/config.toml", ignored);
+    // Before that there is no config.toml, or with --resume the old one, which lacks the options
+    // that the command line changes. So the command line is used again.
+    const std::optional<FileVersion> config_now = version_of(config);
+    begun = config_now && (begun || config_now != config_before);
     TrainArgs as_it_is;
     ask_for_the_run_as_it_is(args, as_it_is);
     TrainArgs& again = begun ? as_it_is : args;

@@ -99,6 +99,21 @@ class Restarted(FailureTest):
         run.wait(START_S + END_S)
         self.assertEqual(run.code, 0, run.err)
 
+    def test_killed_before_it_begins_it_keeps_its_new_options(self):
+        self.train(*TINY, "--steps", 2, "--run-dir", "run")
+        run = self.start("--resume", "--run-dir", "run", "--steps", 4, "--lr", "0.0005", "--max-restarts", 1)
+        deadline = time.monotonic() + START_S
+        while not self.ranks():
+            self.assertLess(time.monotonic(), deadline, run.err)
+            time.sleep(0.001)
+        os.kill(self.pid_of(0), signal.SIGKILL)  # it is still loading libtorch
+        run.wait(START_S + END_S)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.err, "copus: restart 1 of 1 in 1 s, from the checkpoint of step 2, ")
+        (restart,) = of_kind(self.folder / "run", "restart")
+        self.assertEqual(restart["options"]["lr"], {"from": "0.0003", "to": "0.0005"})
+        self.assertEqual(len(losses(self.folder / "run")), 4)
+
     def test_nobody_listens(self):
         """The terminal is gone, as after a dropped ssh, or the log is on a full disk."""
         for name in "gone", "full":
