@@ -99,6 +99,9 @@ std::vector<OptionChange> changed_options(const std::string& run_dir, const Trai
   std::vector<OptionChange> changes;
   for (const AnyOption* option : args.options()) {
     const AnyOption& old = *before.find(option->name());
+    // A default that the file lacks is not a change: an earlier version may have written the file.
+    // The run's directory may have another spelling.
+    if ((!old.given() && !option->given()) || option == &args.run_dir) continue;
     const std::string from = old.given() ? text_in_file(old) : "";
     const std::string to = text_in_file(*option);
     if (from != to) changes.push_back({option->name(), from, to});

@@ -15,7 +15,8 @@ namespace copus {
 Result<void> read_resumed_config(TrainArgs& args,
                                  const std::optional<RankEnvironment>& environment);
 // Returns the options whose values in RUN/config.toml differ from those in the config.toml that
-// `args` would give. REQUIRES: resolve_run() has resolved `args`.
+// `args` would give, except for --run-dir and for defaults that RUN/config.toml lacks. REQUIRES:
+// resolve_run() has resolved `args`.
 std::vector<OptionChange> changed_options(const std::string& run_dir, const TrainArgs& args);
 // Returns the model of the newest readable checkpoint; nothing if there is none.
 std::optional<ModelSpec> resumed_model(const std::string& run_dir);

@@ -46,7 +46,9 @@ TEST(ResumedRun, ChangesNothingThatAnEarlierVersionSpelledOtherwise) {
   for (const auto& [old, now] :
        {std::pair{"global-batch = 32", "global_batch = 32"}, std::pair{"lr = 0.0003", "lr = 3e-4"},
         std::pair{"plan = \"dp1.tp1.pp1.mb8\"",
-                  "plan = \"tp=1,cp=1,pp=1,vp=1,dp=1,ep=1,micro_batch=8,zero=0,sp=0\""}}) {
+                  "plan = \"tp=1,cp=1,pp=1,vp=1,dp=1,ep=1,micro_batch=8,zero=0,sp=0\""},
+        // An earlier version did not have the option, or wrote none of its default.
+        std::pair{"bucket-mib = 32\n", ""}, std::pair{"run-dir = \"", "run-dir = \"./"}}) {
     const TestFolder folder;
     folder.write("config.toml", config_with(folder, old, now));
     TrainArgs args;
