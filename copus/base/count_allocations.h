@@ -1,10 +1,10 @@
 // Counts heap allocations by replacing operator new. Include it in only one source file of a
 // program, because the replacement holds for the whole program.
 //
-// All forms that the programs use are replaced. The nothrow form is one of them, because
-// std::stable_sort calls it. AddressSanitizer has a nothrow form of its own, and our operator
-// delete must not free AddressSanitizer's memory. The functions are not inlined, because GCC would
-// warn that free() gets memory from operator new.
+// The aligned forms (std::align_val_t) are not replaced, so their allocations are not counted. The
+// nothrow form is replaced, because std::stable_sort calls it. AddressSanitizer has a nothrow form
+// of its own, and our operator delete must not free AddressSanitizer's memory. The functions are
+// not inlined, because GCC would warn that free() gets memory from operator new.
 #pragma once
 
 #include <cstdlib>

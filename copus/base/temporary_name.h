@@ -1,6 +1,7 @@
 // The temporary name of a file that is being written. The destructor removes the file, unless it
 // was renamed. After remove_temporary_files_on_signals(), a signal that ends the program removes it
-// too.
+// too. The signal handler knows up to 16 names at once, and none of PATH_MAX or more characters; a
+// signal leaves the other files.
 //
 // Thread-safe.
 #pragma once
@@ -36,9 +37,9 @@ struct TemporaryFile {
 };
 TemporaryFile create_temporary_beside(const std::string& path);
 
-// From now on SIGINT, SIGTERM and SIGHUP remove the files of all such names, print a message and
-// end the program with exit code 128 + the signal's number. An ignored SIGHUP (nohup) stays
-// ignored.
+// From now on SIGINT, SIGTERM and SIGHUP remove the files whose names the handler knows, print a
+// message and end the program with exit code 128 + the signal's number. An ignored SIGHUP (nohup)
+// stays ignored.
 void remove_temporary_files_on_signals();
 
 }  // namespace copus
