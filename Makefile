@@ -8,8 +8,8 @@ endif
 DEPS := scripts/install_deps.sh
 PREFIX ?= /usr/local
 
-# Warnings are errors only if CI is set: a user's compiler may warn of more than those that CI has.
-PRESET := $(if $(CI),ci,release)
+# Warnings are errors only if CI is set, and not to 0 or false: a user's compiler may warn of more than those that CI has.
+PRESET := $(if $(filter-out 0 false,$(CI)),ci,release)
 
 # TORCH: a folder with libtorch (site-packages/torch), a Python that can import torch, or OFF. A build folder remembers it.
 TORCH_PATH = $(if $(wildcard $(TORCH)/.),$(abspath $(TORCH)),$(TORCH))
@@ -36,7 +36,8 @@ install: build  ## install copus, its manual pages and completions to PREFIX (/u
 	umask 022; cmake --install build --prefix $(abspath $(PREFIX))
 
 package:  ## make build/packages: a .tar.gz, and on Debian and Ubuntu .deb files
-	@! command -v dpkg >/dev/null || $(DEPS) $(DEPS_FLAGS) dpkg-dev
+	@! command -v dpkg >/dev/null || $(DEPS) $(DEPS_FLAGS) dpkg-dev || \
+	  echo "package: going on without dpkg-dev: no .deb is made" >&2
 	@$(MAKE) --no-print-directory build
 	umask 022; cpack --config build/CPackConfig.cmake
 

@@ -57,6 +57,10 @@ else()
   set(CMAKE_PREFIX_PATH "${copus_prefixes}")
   message(STATUS "libtorch: ${copus_torch_folder}")
 endif()
+if(Torch_VERSION AND Torch_VERSION VERSION_LESS 1.13)
+  # CMake does not break a line that begins with a space.
+  message(FATAL_ERROR "  libtorch: got ${Torch_VERSION} in ${Torch_DIR}; want 1.13 or later, or -DCOPUS_TORCH=OFF")
+endif()
 if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
   message(FATAL_ERROR "libtorch: ${TORCH_INSTALL_PREFIX} has the C++ ABI from before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0);\n"
           "  want a wheel of PyTorch 2.7 or later, or -DCOPUS_TORCH=OFF for a build without copus train")

@@ -382,6 +382,14 @@ class Configured(InFolder):
         said = self.configure("-DCOPUS_TORCH=/nonexistent/python3")
         self.assertIn("COPUS_TORCH: got /nonexistent/python3; want a folder with libtorch", said)
 
+    def test_a_libtorch_that_is_too_old_is_said(self):
+        old = self.folder / "old/share/cmake/Torch"
+        old.mkdir(parents=True)
+        (old / "TorchConfig.cmake").write_text("")
+        (old / "TorchConfigVersion.cmake").write_text("set(PACKAGE_VERSION 1.12.1)\n")
+        said = self.configure(f"-DCOPUS_TORCH={self.folder}/old")
+        self.assertIn(f"libtorch: got 1.12.1 in {old}; want 1.13 or later, or -DCOPUS_TORCH=OFF\n", said)
+
     def test_a_python_with_torch_says_where_libtorch_is(self):
         config = cached("Torch_DIR")
         if not WITH_TORCH or not config:
@@ -408,7 +416,19 @@ class Configured(InFolder):
         make = ("make", "-C", SOURCE, "-n", "build")
         quiet = {name: value for name, value in os.environ.items() if name not in ("CI", "MAKEFLAGS", "MAKELEVEL")}
         self.assertIn("cmake --preset release", self.must(*make, env=quiet))
-        self.assertIn("cmake --preset ci", self.must(*make, env=quiet | {"CI": "true"}))
+        for ci, preset in ("true", "ci"), ("1", "ci"), ("false", "release"), ("0", "release"), ("", "release"):
+            self.assertIn(f"cmake --preset {preset} ", self.must(*make, env=quiet | {"CI": ci}), ci)
+
+    def test_a_package_is_made_where_dpkg_dev_cannot_be_installed(self):
+        programs = self.folder / "programs"
+        programs.mkdir()
+        for name in "dpkg", "cpack":
+            (programs / name).write_text(f"#!/bin/sh\necho {name} was called\n")
+            (programs / name).chmod(0o755)
+        path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        said = self.must("make", "-C", SOURCE, "package", "DEPS=false", "MAKE=true", env=os.environ | path)
+        self.assertIn("package: going on without dpkg-dev: no .deb is made\n", said)
+        self.assertIn("cpack was called\n", said)
 
 
 def main():
