@@ -357,9 +357,9 @@ Result<int> run_calibration(std::span<const PricedRun> runs,
   }
   fmt::print("{}", args.notes);
   print_text(runs, outcome);
-  fmt::print(
-      "\nwritten to {}: {}\n", args.to,
-      to_file ? "give it as --cluster to plan, predict or traffic" : "set COPUS_CATALOG to use it");
+  fmt::print("\nwritten to {}: {}\n", args.to,
+             to_file ? "give it as --cluster to plan, predict, traffic, compare or train"
+                     : "set COPUS_CATALOG to use it");
   return kOk;
 }
 

@@ -145,8 +145,7 @@ int run_import(const ImportArgs& args) {
                    ? std::string()
                    : fmt::format(" and {} more", imported->ignored.size() - 1));
   }
-  fmt::print("to go on: copus train --resume --run-dir {} --model {} --steps 100\n", *args.run_dir,
-             *args.folder);
+  fmt::print("to go on: copus train --resume --run-dir {} --steps 100\n", *args.run_dir);
   return kOk;
 }
 

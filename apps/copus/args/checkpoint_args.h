@@ -18,7 +18,7 @@ struct CheckpointArgs : OptionGroup {
   using OptionGroup::OptionGroup;
   Option<std::int64_t> every{
       this, "--checkpoint-every", steps_or_off(), "save every N steps as well; off: never save",
-      Otherwise{"at the end of the run, also when SIGTERM, SIGUSR1 or SIGINT ends it"}};
+      Otherwise{"at the end of the run, also when SIGTERM, SIGINT, SIGUSR1 or SIGHUP ends it"}};
   Option<std::int64_t> keep{this, "--keep", integer(1, kMany),
                             "how many of the newest checkpoints are kept", Retention().keep};
   Option<std::int64_t> keep_every{this, "--keep-every", integer(1, kMany),
