@@ -6,9 +6,29 @@
 #include <utility>
 
 #include "copus/base/text.h"
+#include "copus/goodput/trial.h"
 
 namespace copus {
 namespace {
+
+// A step time with a smaller spread than this, on a log scale, needs no trial.
+constexpr double kCertain = 0.06;
+// Steps that are measured before a layout is judged, and the most if it is nearly as fast as
+// another.
+constexpr std::int64_t kStepsToJudge = 5;
+constexpr std::int64_t kMostStepsToJudge = 30;
+constexpr double kNearly = 1.5;  // standard deviations
+// However exact predictions have been, one layout in so many is off by this much, on a log scale.
+constexpr double kSurprise = 0.015;
+constexpr double kSurpriseSd = 0.3;
+// A try has to promise this many times what it is expected to cost.
+constexpr double kWorth = 3;
+// A run whose end is not known is expected to go on for this many times as long as it has lasted.
+constexpr double kExpectedLife = 10;
+// A layout that lost may be tried again if the winner's step time has changed by this factor.
+constexpr double kSameMachine = 1.25;
+// Each move in a row that breaks its promise doubles the dwell, at most this many times.
+constexpr std::int64_t kMostDoublings = 3;
 
 bool contains(const std::vector<Configuration>& list, const Configuration& at) {
   return std::find(list.begin(), list.end(), at) != list.end();
@@ -35,7 +55,13 @@ Controller::Controller(ControllerOptions options, Candidate start,
 
 void Controller::observe(const StepReport& step) {
   ++steps_here_;
-  if (steps_here_ > options_.warm_steps) times_.observe(now_, step.time);
+  elapsed_ += step.time;
+  if (steps_here_ > options_.warm_steps) {
+    times_.observe(now_, step.time);
+  } else if (came_from_) {
+    warm_.push_back(step.time);
+  }
+  if (trial_) trial_->cost += max(Seconds(), step.time - trial_->usual);
   unmeasured_samples_ += now_.at.global_batch;
   if (step.norms.empty()) return;
   const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
@@ -58,27 +84,62 @@ bool Controller::due(const ControllerOptions& options, std::int64_t step) {
 }
 
 Decision Controller::consider(std::optional<Seconds> remaining) {
-  if (probing_) return probing_->left.empty() ? finish_probing(remaining) : probe_next();
-  const Situation at = situation(remaining);
-  probing_ = plan_probing(at);
-  return probing_ ? probe_next() : decide(options_.policy, at);
+  proposes_try_ = returns_ = false;
+  charge_warm_up();
+  if (trial_) return judge_trial(remaining);
+  Decision decision = decide(patient_policy(), situation(remaining));
+  if (decision.move || steps_here_ < options_.policy.dwell_steps) return decision;
+  const Candidate* next = best_try(now_, remaining);
+  return next == nullptr ? decision : propose_try(*next, now_);
 }
 
 void Controller::moved(const Decision& decision, const MoveReport& report) {
   COPUS_CHECK(decision.move);
   steps_here_ = 0;
+  elapsed_ += report.pause;
+  const bool is_try = std::exchange(proposes_try_, false);
+  const bool is_return = std::exchange(returns_, false);
+  if (trial_) trial_->cost += report.pause;
   if (!report.done) {
     refused_.push_back(decision.to);
+    if (trial_ && trial_->home == now_.at) trial_.reset();
+    if (is_try) probed_ += report.pause;
     return;
   }
-  if (same_placement(now_.at.plan, decision.to.plan)) {
+  const Candidate& to = find(decision.to);
+  const bool in_place = same_placement(now_.at.plan, to.at.plan);
+  if (in_place) {
     in_place_pause_ = report.pause;
   } else {
-    predicted_pauses_ += predicted_pause_(now_.at, decision.to);
+    predicted_pauses_ += predicted_pause_(now_.at, to.at);
     measured_pauses_ += report.pause;
   }
+  warm_.clear();
+  warm_in_place_ = in_place;
   came_from_ = now_.at;
-  now_ = find(decision.to);
+  now_ = to;
+  const Candidate* home = at_batch(trial_ ? trial_->home : *came_from_);
+  if (!trial_ && !in_place && !is_return && home != nullptr) {
+    const StepTimeRatio believed = times_.ratio(now_, *home);
+    if (is_try || believed.log_sd > kCertain) {
+      trial_ = Trial{.home = *came_from_,
+                     .tried = {},
+                     .exploring = is_try,
+                     .promised = -believed.log_mean,
+                     .usual = times_.believe(*home).time,
+                     .cost = report.pause};
+    }
+  }
+  if (trial_ && !in_place) trial_->tried.push_back(now_.at);
+}
+
+// The steps after a move that take longer than the later ones are part of what the move costs.
+void Controller::charge_warm_up() {
+  if (warm_.empty() || steps_here_ < options_.warm_steps + kStepsToJudge) return;
+  const Seconds usual = times_.believe(now_).time;
+  Seconds extra;
+  for (const Seconds step : std::exchange(warm_, {})) extra += max(Seconds(), step - usual);
+  (warm_in_place_ ? in_place_pause_ : measured_pauses_) += extra;
 }
 
 const Candidate& Controller::find(const Configuration& at) const {
@@ -103,15 +164,23 @@ Seconds Controller::pause(const Configuration& from, const Configuration& to) co
 }
 
 Choice Controller::choice(const Candidate& candidate) const {
-  return {candidate.at, times_.believe(candidate).time, times_.ratio_sd(candidate, now_),
+  return {candidate.at, times_.believe(candidate).time, times_.ratio(candidate, now_).log_sd,
           pause(now_.at, candidate.at)};
+}
+
+PolicyOptions Controller::patient_policy() const {
+  PolicyOptions policy = options_.policy;
+  policy.dwell_steps <<= std::min(misses_, kMostDoublings);
+  return policy;
 }
 
 Situation Controller::situation(std::optional<Seconds> remaining) const {
   Situation at;
   at.now = choice(now_);
   for (const Candidate& candidate : candidates_) {
-    if (!contains(refused_, candidate.at)) at.choices.push_back(choice(candidate));
+    if (!contains(refused_, candidate.at) && !has_lost(candidate.at)) {
+      at.choices.push_back(choice(candidate));
+    }
   }
   at.noise = noise();
   at.steps_here = steps_here_;
@@ -120,118 +189,240 @@ Situation Controller::situation(std::optional<Seconds> remaining) const {
   return at;
 }
 
-// Plans tries if the policy would change the layout, were step times certain.
-std::optional<Controller::Probing> Controller::plan_probing(const Situation& situation) const {
-  if (options_.probe <= 0) return std::nullopt;
-  PolicyOptions bold = options_.policy;
-  bold.caution = 0;
-  const Decision wanted = decide(bold, situation);
-  if (!wanted.move || same_placement(wanted.to.plan, now_.at.plan)) return std::nullopt;
+Seconds Controller::left(std::optional<Seconds> remaining) const {
+  return remaining.value_or(options_.policy.horizon);
+}
 
-  const Choice target = choice(find(wanted.to));
-  std::vector<Choice> rivals;
-  for (const Choice& rival : situation.choices) {
-    // Whether the rival would be the faster one if both step times were off by one standard
-    // deviation.
-    const bool close =
-        rival.step_time / (1 + rival.relative_sd) <= target.step_time * (1 + target.relative_sd);
-    if (close && rival.at.global_batch == target.at.global_batch &&
-        rival.relative_sd > options_.probe_sd && !contains(probed_, rival.at) &&
-        !same_placement(rival.at.plan, now_.at.plan)) {
-      rivals.push_back(rival);
+bool Controller::has_lost(const Configuration& at) const {
+  return std::any_of(lost_.begin(), lost_.end(), [&](const Lost& lost) {
+    if (lost.at.global_batch != at.global_batch || !same_placement(lost.at.plan, at.plan)) {
+      return false;
+    }
+    const double changed = times_.believe(find(lost.winner)).time / lost.winner_step;
+    return changed < kSameMachine && changed > 1 / kSameMachine;
+  });
+}
+
+const Candidate* Controller::at_batch(const Configuration& layout) const {
+  const Candidate* fastest = nullptr;
+  Seconds time;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.at.global_batch != now_.at.global_batch ||
+        !same_placement(candidate.at.plan, layout.plan) || contains(refused_, candidate.at)) {
+      continue;
+    }
+    const Seconds believed = times_.believe(candidate).time;
+    if (fastest == nullptr || believed < time) {
+      fastest = &candidate;
+      time = believed;
     }
   }
-  std::stable_sort(rivals.begin(), rivals.end(),
-                   [](const Choice& a, const Choice& b) { return a.step_time < b.step_time; });
-
-  // Takes as many rivals as the expected saving pays for.
-  const Seconds left = situation.remaining.value_or(options_.policy.horizon);
-  Seconds budget = left * wanted.gain / (1 + wanted.gain);
-  Probing probing{now_.at, {}, {}};
-  for (const Choice& rival : rivals) {
-    budget -= pause(probing.left.empty() ? now_.at : probing.left.back(), rival.at);
-    if (budget < Seconds() || static_cast<std::int64_t>(probing.left.size()) == options_.probe)
-      break;
-    probing.left.push_back(rival.at);
-  }
-  if (probing.left.empty()) return std::nullopt;
-  std::reverse(probing.left.begin(), probing.left.end());
-  return probing;
+  return fastest;
 }
 
-Decision Controller::probe_next() {
-  const Configuration next = probing_->left.back();
-  probing_->left.pop_back();
-  probing_->tried.push_back(next);
-  probed_.push_back(next);
+// The layout whose try promises the most beyond its cost, at the current batch.
+const Candidate* Controller::best_try(const Candidate& reference,
+                                      std::optional<Seconds> remaining) const {
+  if (options_.probe <= 0 || options_.policy.adapt != Adapt::kFull) return nullptr;
+  // Where the end is not known, a young run spends little.
+  const Seconds time_left =
+      remaining ? *remaining : min(options_.policy.horizon, kExpectedLife * elapsed_);
+  const Seconds budget =
+      options_.probe * (elapsed_ + left(remaining)) - probed_ - (trial_ ? trial_->cost : Seconds());
+  const Seconds step = times_.believe(reference).time;
+  const auto steps =
+      static_cast<double>(std::max(options_.decide_every, options_.warm_steps + kStepsToJudge));
+  const Candidate* best = nullptr;
+  Seconds most;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.at.global_batch != now_.at.global_batch ||
+        same_placement(candidate.at.plan, now_.at.plan) ||
+        same_placement(candidate.at.plan, reference.at.plan) || contains(refused_, candidate.at) ||
+        has_lost(candidate.at)) {
+      continue;
+    }
+    if (trial_ && std::any_of(trial_->tried.begin(), trial_->tried.end(), [&](const auto& tried) {
+          return same_placement(tried.plan, candidate.at.plan);
+        })) {
+      continue;
+    }
+    const StepTimeRatio ratio = times_.ratio(candidate, reference);
+    // What surprises is a layout, so it is tried for that at one batch alone.
+    const double surprise = times_.knows_layout(candidate.at.plan) ? 0 : kSurprise;
+    if (surprise == 0 && ratio.log_sd <= kCertain) continue;
+    std::vector<WeightedRatio> belief = times_.ratio_mixture(candidate, reference);
+    for (WeightedRatio& part : belief) part.weight *= 1 - surprise;
+    belief.push_back({surprise, {ratio.log_mean, kSurpriseSd}});
+    const TryWorth worth = worth_of_try(belief);
+    const Seconds pauses =
+        pause(now_.at, candidate.at) + worth.fails * pause(candidate.at, reference.at);
+    const Seconds cost = pauses + steps * worth.slowdown * step;
+    // The budget also bears a try that is one standard deviation slower than believed.
+    const double slow = std::max(worth.slowdown, std::exp(ratio.log_mean + ratio.log_sd) - 1);
+    const Seconds saving = worth.saving * time_left;
+    if (saving < kWorth * cost || pauses + steps * slow * step > budget) continue;
+    if (best == nullptr || saving - cost > most) {
+      best = &candidate;
+      most = saving - cost;
+    }
+  }
+  return best;
+}
 
+Decision Controller::propose_try(const Candidate& to, const Candidate& reference) {
+  proposes_try_ = true;
+  const StepTimeRatio ratio = times_.ratio(to, reference);
   Decision decision;
   decision.move = true;
-  decision.to = next;
-  decision.candidates = static_cast<std::int64_t>(probing_->left.size()) + 1;
+  decision.to = to.at;
+  decision.candidates = 1;
   decision.goodput = goodput().value_or(0);
-  if (decision.goodput > 0) {
-    decision.gain = goodput(find(next)).value_or(0) / decision.goodput - 1;
-    decision.critical_batch = options_.policy.calibration * noise()->gns;
+  decision.gain = std::exp(-times_.ratio(to, now_).log_mean) - 1;  // at the same batch
+  if (const std::optional<NoiseEstimate> estimate = noise()) {
+    decision.critical_batch = options_.policy.calibration * estimate->gns;
   }
-  const StepTime believed = times_.believe(find(next));
-  decision.give_reason(fmt::format("a try; a step is believed to take {}, give or take {:.0f}%",
-                                   human_seconds(believed.time),
-                                   100 * times_.ratio_sd(find(next), now_)));
+  decision.give_reason(fmt::format(
+      "a try; a step is believed to take x{:.2f} of {}'s, uncertain by a factor of {:.2f}",
+      std::exp(ratio.log_mean), short_name(reference.at.plan), std::exp(ratio.log_sd)));
   return decision;
 }
 
-// All rivals are measured now, so only Goodput and one more pause decide.
-Decision Controller::finish_probing(std::optional<Seconds> remaining) {
-  const Probing done = *std::exchange(probing_, std::nullopt);
-  PolicyOptions measured = options_.policy;
-  measured.margin = measured.batch_margin = 0;
-  measured.dwell_steps = 0;
-  measured.caution = measured.noise_caution = 0;
-  Situation at = situation(remaining);
-  at.came_from.reset();  // a return to `home` does not count as undoing a move
-  std::erase_if(at.choices,
-                [&](const Choice& c) { return c.at != done.home && !contains(done.tried, c.at); });
-  Decision decision = decide(measured, at);
+// The layout is measured now, so only step times and one more pause decide.
+Decision Controller::judge_trial(std::optional<Seconds> remaining) {
+  Decision decision;
+  decision.to = now_.at;
+  decision.candidates = static_cast<std::int64_t>(trial_->tried.size()) + 1;
+  decision.goodput = goodput().value_or(0);
+  if (steps_here_ < options_.warm_steps + kStepsToJudge) {
+    decision.why = "measuring this layout";
+    return decision;
+  }
+  const Candidate* best = &now_;
+  Seconds most_saved;
+  bool close = false;
+  const auto consider_return = [&](const Configuration& layout) {
+    const Candidate* there = at_batch(layout);
+    if (there == nullptr || same_placement(there->at.plan, now_.at.plan)) return;
+    const StepTimeRatio ratio = times_.ratio(*there, now_);
+    close = close || std::abs(ratio.log_mean) < kNearly * ratio.log_sd;
+    const Seconds saved =
+        (1 - std::exp(ratio.log_mean)) * left(remaining) - pause(now_.at, there->at);
+    if (saved > most_saved) {
+      best = there;
+      most_saved = saved;
+    }
+  };
+  consider_return(trial_->home);
+  for (const Configuration& tried : trial_->tried) consider_return(tried);
+  if (close && steps_here_ < kMostStepsToJudge) {
+    decision.why = "measuring this layout, which is nearly as fast as another";
+    return decision;
+  }
+
+  if (const Candidate* next = best_try(*best, remaining); next != nullptr && trial_->exploring) {
+    trial_->usual = times_.believe(*best).time;
+    return propose_try(*next, *best);
+  }
+  const Candidate winner = *best;
+  const StepTimeRatio gained = times_.ratio(now_, winner);
+  const std::size_t tries = trial_->tried.size();
+  const std::string home = short_name(trial_->home.plan);
+  end_trial(winner);
   const std::string after =
-      fmt::format("after {} {}: ", done.tried.size(), done.tried.size() == 1 ? "try" : "tries");
-  decision.why = after + decision.why;
-  if (!decision.reason.empty()) decision.reason = after + decision.reason;
+      fmt::format("after {} {}", tries, tries == 1 ? "measured layout" : "measured layouts");
+  if (winner.at == now_.at) {
+    decision.why = fmt::format("{}: stays, faster than {}", after, home);
+    return decision;
+  }
+  decision.move = returns_ = true;
+  decision.to = winner.at;
+  decision.gain = std::exp(gained.log_mean) - 1;
+  decision.give_reason(fmt::format("{}: a step takes x{:.2f} of the present one's", after,
+                                   std::exp(-gained.log_mean)));
   return decision;
+}
+
+void Controller::end_trial(const Candidate& winner) {
+  const Trial done = *std::exchange(trial_, std::nullopt);
+  const Seconds winner_step = times_.believe(winner).time;
+  std::vector<Configuration> layouts = done.tried;
+  layouts.push_back(done.home);
+  for (const Configuration& layout : layouts) {
+    if (same_placement(layout.plan, winner.at.plan)) continue;
+    lost_.push_back({{layout.plan, now_.at.global_batch}, winner_step, winner.at});
+  }
+  const bool back_home = same_placement(done.home.plan, winner.at.plan);
+  if (done.exploring || back_home) probed_ += done.cost;
+  if (done.exploring) {
+    came_from_.reset();  // a return from a try does not count as undoing a move
+    return;
+  }
+  // A move of the policy. Half of the promised speed, on a log scale, is a promise kept.
+  const Candidate* home = at_batch(done.home);
+  const double measured = home == nullptr ? 0 : -times_.ratio(now_, *home).log_mean;
+  const bool kept = !back_home && measured >= done.promised / 2;
+  misses_ = kept ? 0 : misses_ + 1;
 }
 
 const Configuration& Controller::resume_at() const {
-  if (probing_) return probing_->home;
-  return later_ && later_->move ? later_->to : now_.at;
+  if (trial_ && trial_->exploring) return trial_->home;
+  return later_ && later_->move && !proposes_try_ ? later_->to : now_.at;
 }
 
 Json Controller::to_json() const {
+  Json refused = Json::array();
+  for (const Configuration& at : refused_) refused.push_back(to_text(at));
   return {{"noise", noise_.to_json()},
           {"scales_noise", scales_noise_.to_json()},
           {"unmeasured_samples", unmeasured_samples_},
           {"predicted_pauses_s", predicted_pauses_.v},
           {"measured_pauses_s", measured_pauses_.v},
-          {"in_place_pause_s", in_place_pause_.v}};
+          {"in_place_pause_s", in_place_pause_.v},
+          {"machine", options_.machine},
+          {"step_times", times_.to_json()},
+          {"refused", refused},
+          {"elapsed_s", elapsed_.v},
+          {"probed_s", (probed_ + (trial_ ? trial_->cost : Seconds())).v},
+          {"misses", misses_}};
 }
 
 Result<void> Controller::restore(const Json& json, const std::string& where) {
   constexpr double kMost = std::numeric_limits<double>::max();
+  constexpr std::int64_t kMostInteger = std::numeric_limits<std::int64_t>::max();
   FieldReader fields(json, where);
   const Json& noise = fields.child("noise");
   const Json& scales = fields.child("scales_noise");
-  const std::int64_t unmeasured =
-      fields.integer("unmeasured_samples", 0, std::numeric_limits<std::int64_t>::max());
+  const std::int64_t unmeasured = fields.integer("unmeasured_samples", 0, kMostInteger);
   const double predicted = fields.number("predicted_pauses_s", 0, kMost);
   const double measured = fields.number("measured_pauses_s", 0, kMost);
   const double in_place = fields.number("in_place_pause_s", 0, kMost);
+  // Checkpoints of earlier versions have none of these.
+  const std::string machine = fields.text_or("machine", "");
+  const Json& times = fields.child("step_times");
+  const Json& refused = fields.child("refused");
+  const double elapsed = fields.number_or("elapsed_s", 0, 0, kMost);
+  const double probed = fields.number_or("probed_s", 0, 0, kMost);
+  const std::int64_t misses = fields.integer_or("misses", 0, 0, kMostInteger);
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   COPUS_TRY(noise_, NoiseScale::from_json(noise, where + ": noise", options_.noise));
   COPUS_TRY(scales_noise_, NoiseScale::from_json(scales, where + ": scales_noise", options_.noise));
+  if (machine == options_.machine && !times.is_null()) {
+    COPUS_TRY_VOID(times_.restore(times, where + ": step_times", candidates_));
+    if (!refused.is_array()) return field_error(where + ": refused", "want a list of texts");
+    for (const Json& each : refused) {
+      if (!each.is_string()) return field_error(where + ": refused", "want a list of texts");
+      COPUS_TRY(const Configuration at, parse_configuration(each.get<std::string>()));
+      refused_.push_back(at);
+    }
+  }
   unmeasured_samples_ = unmeasured;
   predicted_pauses_ = Seconds(predicted);
   measured_pauses_ = Seconds(measured);
   in_place_pause_ = Seconds(in_place);
+  elapsed_ = Seconds(elapsed);
+  probed_ = Seconds(probed);
+  misses_ = misses;
   return {};
 }
 

@@ -26,10 +26,10 @@ struct ControllerOptions {
   std::int64_t warm_steps = 2;     // steps after a move whose time is ignored
   // The assumed pause of a change of batch or micro-batch, until the first one is measured.
   Seconds in_place_pause{0.1};
-  // How many of the best candidates are tried before a change of layout with uncertain step times;
-  // 0: none. Each is tried from one decision to the next. The steps of a try count as training.
-  std::int64_t probe = 0;
-  double probe_sd = 0.05;  // a candidate is tried only if its step time is more uncertain than this
+  // The share of the run's time, or of the horizon, that tries of layouts with uncertain step times
+  // may take: their pauses, and what their steps take longer; 0: no tries.
+  double probe = 0.01;
+  std::string machine;  // step times and failed moves of another machine are not restored
 };
 
 class Controller final : public Decider {
@@ -51,8 +51,7 @@ class Controller final : public Decider {
   // Never true if adapting is off.
   static bool due(const ControllerOptions& options, std::int64_t step);
   bool due(std::int64_t step) const override { return due(options_, step); }
-  // Returns the policy's decision, or a try of a candidate: a move whose `why` says that it is a
-  // try.
+  // Returns the policy's decision, or a try of a layout: a move whose `why` says that it is a try.
   Decision consider(std::optional<Seconds> remaining) override;
   // Never proposes a configuration again if the move to it failed. A failure also restarts the
   // dwell, so that a run that cannot be moved is not interrupted at every decision.
@@ -63,8 +62,8 @@ class Controller final : public Decider {
   // tried.
   const Configuration& resume_at() const;
 
-  // The state that a resumed run keeps: the noise scale and the pauses, which take long to measure.
-  // Step times, tries and failed moves are forgotten, because the machine may be another.
+  // The state that a resumed run keeps: the noise scale, the pauses, the step times, the failed
+  // moves, and what was spent on tries.
   Json to_json() const;
   Result<void> restore(const Json& json, const std::string& where);
 
@@ -74,11 +73,21 @@ class Controller final : public Decider {
   const ControllerOptions& options() const { return options_; }
 
  private:
-  // Candidates that are tried one after the other, and then compared with `home`.
-  struct Probing {
-    Configuration home;  // the run's configuration before the first try
+  // The time after a move to a layout whose step time was uncertain. It ends where the layout's
+  // steps were measured: the run stays, goes back, or tries another layout.
+  struct Trial {
+    Configuration home;  // where the run was before
     std::vector<Configuration> tried;
-    std::vector<Configuration> left;  // still to try; the next one is at the end
+    bool exploring = false;  // a try, and not a move of the policy
+    double promised = 0;     // ln(speed over home's layout), as it was believed
+    Seconds usual;           // a step of the fastest layout so far, home included
+    Seconds cost;            // pauses, and what the steps take longer than usual
+  };
+  // A layout that a trial found slower than another one at that batch.
+  struct Lost {
+    Configuration at;
+    Seconds winner_step;  // then; the verdict holds while the machine is about as fast
+    Configuration winner;
   };
 
   const Candidate& find(const Configuration& at) const;
@@ -87,9 +96,17 @@ class Controller final : public Decider {
   Choice choice(const Candidate& candidate) const;
   Situation situation(std::optional<Seconds> remaining) const;
 
-  std::optional<Probing> plan_probing(const Situation& situation) const;
-  Decision probe_next();
-  Decision finish_probing(std::optional<Seconds> remaining);
+  // The policy's options, with a longer dwell after moves that did not keep their promise.
+  PolicyOptions patient_policy() const;
+  Seconds left(std::optional<Seconds> remaining) const;
+  bool has_lost(const Configuration& at) const;
+  // The fastest candidate with this placement at the current batch; null: there is none.
+  const Candidate* at_batch(const Configuration& layout) const;
+  const Candidate* best_try(const Candidate& reference, std::optional<Seconds> remaining) const;
+  Decision propose_try(const Candidate& to, const Candidate& reference);
+  Decision judge_trial(std::optional<Seconds> remaining);
+  void end_trial(const Candidate& winner);
+  void charge_warm_up();
 
   ControllerOptions options_;
   std::vector<Candidate> candidates_;  // includes the run's first configuration
@@ -103,8 +120,14 @@ class Controller final : public Decider {
   std::int64_t steps_here_ = 0;
   std::optional<Configuration> came_from_;
   std::vector<Configuration> refused_;  // targets of failed moves
-  std::vector<Configuration> probed_;   // tried before; not tried again
-  std::optional<Probing> probing_;
+  std::vector<Lost> lost_;
+  std::optional<Trial> trial_;
+  bool proposes_try_ = false;  // the last decision is a try
+  bool returns_ = false;       // the last decision ends a trial: where it leads is measured
+  Seconds elapsed_, probed_;   // steps and pauses so far; what tries have cost
+  std::int64_t misses_ = 0;    // moves in a row that did not keep their promise
+  std::vector<Seconds> warm_;  // the first steps since the last move, until they are charged
+  bool warm_in_place_ = false;
   std::optional<Decision> later_;
 };
 

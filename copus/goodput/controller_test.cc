@@ -61,6 +61,7 @@ ControllerOptions quiet_options() {
   ControllerOptions options;
   options.policy.kind = GoodputKind::kPlain;
   options.policy.horizon = Seconds(1e5);
+  options.probe = 0;  // trying_layouts_test.cc tests tries
   return options;
 }
 
@@ -151,8 +152,6 @@ Result<void> drive(FakeJob& job, Controller& controller) {
   job.controller = &controller;
   return copus::drive(job, controller);
 }
-
-std::string plan_of(const Configuration& at) { return to_text({at.plan, 0}); }
 
 StepReport report(Int step, double seconds, double gns, double batch) {
   // A small scatter, so that the estimator has a spread to measure.
@@ -369,88 +368,112 @@ TEST(Controller, ComesBackToAStartThatIsNoCandidate) {
   EXPECT_EQ(controller.now(), start);
 }
 
-// On this machine everything except the pipeline is slower than predicted, so the layout that is
-// best by prediction is not the best.
-ControllerOptions probing_options(Int probe) {
+TEST(Controller, WhatFailedIsRefusedAfterARestartToo) {
   ControllerOptions options = quiet_options();
-  options.probe = probe;
+  options.machine = "1x8xA";
+  Controller before(options, predict(pipelined(64)), all_candidates(), one_second);
+  Decision wanted;
+  wanted.move = true;
+  wanted.to = mixed(64);
+  before.moved(wanted, {false, "out of memory", Seconds(1)});
+  for (const std::string machine : {"1x8xA", "1x8xB"}) {
+    options.machine = machine;
+    Controller after(options, predict(pipelined(64)), all_candidates(), one_second);
+    ASSERT_TRUE(after.restore(before.to_json(), "state"));
+    bool offered = false;
+    Int step = 0;
+    // The pipeline is three times as slow as the rest of the machine.
+    for (const Configuration& at : {data_parallel(64), pipelined(64)}) {
+      Decision there;
+      there.move = true;
+      there.to = at;
+      if (after.now() != at) after.moved(there, {true, "", Seconds(1)});
+      const double slow = at.plan.pp == 4 ? 3 : 1;
+      for (int i = 0; i < 50; ++i) {
+        after.observe(report(++step, slow * predict(at).predicted.total().v, 60, 64));
+      }
+    }
+    for (int i = 0; i < 5; ++i) {
+      const Decision decision = after.consider(std::nullopt);
+      offered = offered || decision.to == mixed(64);
+      if (decision.move) after.moved(decision, {true, "", Seconds(1)});
+      for (int k = 0; k < 50; ++k) {
+        const Candidate here = predict(after.now());
+        const double slow = here.at.plan.pp == 4 ? 3 : 1;
+        after.observe(report(++step, slow * here.predicted.total().v, 60,
+                             static_cast<double>(here.at.global_batch)));
+      }
+    }
+    if (machine == "1x8xA") {
+      EXPECT_FALSE(offered);
+      EXPECT_EQ(after.to_json().at("refused"), before.to_json().at("refused"));
+    } else {
+      EXPECT_TRUE(after.to_json().at("refused").empty()) << "another machine may have the memory";
+    }
+  }
+}
+
+TEST(Controller, StepTimesAreRestoredOnTheSameMachineAlone) {
+  ControllerOptions options = quiet_options();
+  options.machine = "1x8xA";
+  Controller before(options, predict(pipelined(64)), all_candidates(), one_second);
+  const Seconds usual = predict(pipelined(64)).predicted.total();
+  for (Int step = 1; step <= 40; ++step) before.observe(report(step, 5 * usual.v, 60, 64));
+  const Json saved = before.to_json();
+  Controller same(options, predict(pipelined(64)), all_candidates(), one_second);
+  ASSERT_TRUE(same.restore(saved, "state"));
+  EXPECT_NEAR(same.start_step_time().time / usual, 5, 0.01);
+  options.machine = "1x8xB";
+  Controller other(options, predict(pipelined(64)), all_candidates(), one_second);
+  ASSERT_TRUE(other.restore(saved, "state"));
+  EXPECT_NEAR(other.start_step_time().time / usual, 1, 0.01);
+}
+
+TEST(Controller, ACheckpointOfAnEarlierVersionIsRead) {
+  Controller controller(quiet_options(), predict(pipelined(16)), {}, one_second);
+  Json earlier = controller.to_json();
+  for (const char* field :
+       {"machine", "step_times", "refused", "elapsed_s", "probed_s", "misses"}) {
+    earlier.erase(field);
+  }
+  EXPECT_TRUE(controller.restore(earlier, "state"));
+}
+
+// The layouts that promise a gain are slower than predicted, each by itself.
+TEST(Drive, AMoveThatBreaksItsPromiseIsUndoneAndNotRepeatedAtThatBatch) {
+  FakeJob job(pipelined(128), 1000);
+  for (const Configuration& at : {mixed(128), data_parallel(128)}) {
+    job.slowdown[to_text({at.plan, 0})] = 2.5;
+  }
+  ControllerOptions options = quiet_options();
   options.policy.batch_margin = 10;  // nothing but layouts
-  return options;
-}
-
-std::vector<Candidate> at_batch_128() {
-  return {predict(pipelined(128)), predict(mixed(128)), predict(data_parallel(128))};
-}
-
-TEST(Probing, ReturnsWhereThePredictedBestIsSlower) {
-  FakeJob job(pipelined(128), 300);
-  job.slowdown = {{plan_of(mixed(0)), 2.0}, {plan_of(data_parallel(0)), 2.5}};
-  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
+  options.policy.caution = 0;        // the policy believes the promise
+  const std::vector<Candidate> candidates = {predict(pipelined(128)), predict(mixed(128)),
+                                             predict(data_parallel(128))};
+  Controller controller(options, predict(pipelined(128)), candidates, one_second);
   ASSERT_TRUE(drive(job, controller).has_value());
   EXPECT_EQ(job.at(), pipelined(128));
   EXPECT_EQ(job.asked_for(mixed(128)), 1);
-  EXPECT_EQ(job.asked_for(data_parallel(128)), 1);
-  EXPECT_EQ(job.asked_for(pipelined(128)), 1);
-  EXPECT_EQ(job.asked.size(), 3U);
+  EXPECT_LE(job.asked_for(data_parallel(128)), 1);
 }
 
-TEST(Probing, WhatIsSavedInATryIsWhereItWasBegun) {
-  FakeJob job(pipelined(128), 300);
-  job.slowdown = {{plan_of(mixed(0)), 2.0}, {plan_of(data_parallel(0)), 2.5}};
-  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
-  ASSERT_TRUE(drive(job, controller).has_value());
-  const auto away = [](const std::vector<Configuration>& places) {
-    return std::count_if(places.begin(), places.end(),
-                         [](const Configuration& at) { return at != pipelined(128); });
+TEST(Controller, TheSlowStepsAfterAMoveArePartOfItsPause) {
+  const auto pause_after = [](double first_step) {
+    Controller controller(quiet_options(), predict(mixed(64)), all_candidates(), one_second);
+    Decision move;
+    move.move = true;
+    move.to = pipelined(64);
+    controller.moved(move, {true, "", Seconds(1)});
+    const double usual = predict(pipelined(64)).predicted.total().v;
+    for (Int step = 1; step <= 40; ++step) {
+      controller.observe(report(step, step == 1 ? first_step : usual, 60, 64));
+    }
+    controller.consider(std::nullopt);
+    return controller.to_json().at("measured_pauses_s").get<double>();
   };
-  EXPECT_GT(away(job.was_at), 0);
-  EXPECT_EQ(away(job.resumes_at), 0);
-}
-
-TEST(Probing, StaysWhereATryWasFast) {
-  FakeJob job(pipelined(128), 300);
-  job.slowdown = {{plan_of(data_parallel(0)), 2.5}};
-  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
-  ASSERT_TRUE(drive(job, controller).has_value());
-  EXPECT_EQ(job.at(), mixed(128));
-  EXPECT_LE(job.asked.size(), 3U);
-  Int tries = 0;
-  for (const Decision& decision : job.decisions) {
-    if (decision.why.find(": a try;") != std::string::npos) ++tries;
-    // Tables show this reason beside columns with the configuration.
-    EXPECT_EQ(decision.reason.find(" at batch "), std::string::npos) << decision.reason;
-    EXPECT_FALSE(decision.move && decision.reason.empty()) << decision.why;
-  }
-  EXPECT_EQ(tries, 2);
-}
-
-TEST(Probing, GoesOnPastATryThatFails) {
-  FakeJob job(pipelined(128), 300);
-  job.broken = {mixed(128)};  // the predicted best
-  Controller controller(probing_options(2), predict(pipelined(128)), at_batch_128(), one_second);
-  ASSERT_TRUE(drive(job, controller).has_value());
-  EXPECT_EQ(job.asked_for(mixed(128)), 1);
-  EXPECT_EQ(job.at(), data_parallel(128));
-}
-
-TEST(Probing, IsNotDoneForASavingThatDoesNotPayForIt) {
-  FakeJob job(pipelined(128), 300);
-  ControllerOptions options = probing_options(2);
-  options.policy.horizon = Seconds(2);
-  Controller controller(options, predict(pipelined(128)), at_batch_128(), one_second);
-  ASSERT_TRUE(drive(job, controller).has_value());
-  EXPECT_TRUE(job.asked.empty());
-}
-
-TEST(Probing, WithoutItTheSecondLookIsAMoveBack) {
-  FakeJob job(pipelined(128), 300);
-  job.slowdown = {{plan_of(mixed(0)), 2.0}, {plan_of(data_parallel(0)), 2.5}};
-  Controller controller(probing_options(0), predict(pipelined(128)), at_batch_128(), one_second);
-  ASSERT_TRUE(drive(job, controller).has_value());
-  EXPECT_EQ(job.at(), pipelined(128));
-  for (const Decision& decision : job.decisions) {
-    EXPECT_EQ(decision.why.find("a try"), std::string::npos);
-  }
+  const double usual = predict(pipelined(64)).predicted.total().v;
+  EXPECT_NEAR(pause_after(usual), 1, 1e-6);
+  EXPECT_NEAR(pause_after(usual + 4), 5, 1e-3);
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ class Judge {
     if (!(rated.gain > 0 && rated.gain >= margin(rated))) return Bar::kMargin;
     // The gain must remain if the step takes `caution` standard deviations longer than believed. A
     // change in place is exempt: it is measured at once and taken back for free.
-    if (!stays(*rated.choice) && !(rated.gain > options_.caution * rated.choice->relative_sd)) {
+    if (!stays(*rated.choice) &&
+        !(std::log1p(rated.gain) > options_.caution * rated.choice->log_sd)) {
       return Bar::kStepTime;
     }
     if (!(worst_gain(rated) >= 0)) return Bar::kNoise;
@@ -116,8 +117,8 @@ class Judge {
         return fmt::format("; a change of {} has to gain {:.3g}%", in_place ? "batch" : "layout",
                            100 * margin(rated));
       case Bar::kStepTime:
-        return fmt::format("; its step time is uncertain by {:.1f}%",
-                           100 * rated.choice->relative_sd);
+        return fmt::format("; its step time is uncertain by a factor of {:.2f}",
+                           std::exp(rated.choice->log_sd));
       case Bar::kNoise:
         return fmt::format("; it could be {:+.1f}%: the noise scale is uncertain ({} to {})",
                            100 * worst_gain(rated), human_count(noise_.low),
@@ -220,6 +221,24 @@ Decision track(const PolicyOptions& options, const Situation& situation, const J
 }
 
 }  // namespace
+
+std::string_view to_string(Rules rules) {
+  switch (rules) {
+    case Rules::kCopus:
+      return "copus";
+    case Rules::kCopus2026:
+      return "copus-2026";
+  }
+  return "";
+}
+
+PolicyOptions published(PolicyOptions options) {
+  options.kind = GoodputKind::kLrAware;
+  options.margin = options.batch_margin = 0.1;
+  options.calibration = 2;
+  options.caution = options.noise_caution = 0;
+  return options;
+}
 
 void Decision::give_reason(std::string text) {
   why = fmt::format("{}: {}", to_text(to), text);

@@ -2,9 +2,11 @@
 // without clock, I/O or state: the same situation always gives the same decision.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "copus/base/units.h"
@@ -18,29 +20,41 @@ namespace copus {
 struct PolicyOptions {
   Adapt adapt = Adapt::kFull;
   GoodputKind kind = GoodputKind::kLrAware;
-  double margin = 0.10;        // a change of layout has to gain this share of Goodput
+  double margin = 0.05;        // a change of layout has to gain this share of Goodput
   double batch_margin = 0.05;  // a change of batch or micro-batch has to gain this share
   double calibration = 2.0;    // critical batch / noise scale
   double growth = 2.0;         // the batch changes at most by this factor at once, up or down
   // Steps in a configuration before the run may leave it. Twice as many before it may undo its last
   // move: the whole move, its change of layout, or the direction of its change of batch.
   std::int64_t dwell_steps = 20;
-  // How certain a gain must be. It must exceed `caution` standard deviations of the ratio of the
-  // step times. It must not vanish if the noise scale is off by `noise_caution` standard deviations
-  // to either side (four times as many to undo a move).
-  double caution = 0.5;
+  // How certain a gain must be. ln(1 + gain) must exceed `caution` standard deviations of the
+  // logarithm of the ratio of the step times. It must not vanish if the noise scale is off by
+  // `noise_caution` standard deviations to either side (four times as many to undo a move).
+  double caution = 0.25;
   double noise_caution = 1.0;
   // The time that the policy assumes to be left if the end of the run is not known.
   Seconds horizon{3600};
 };
 
+// Which rules decide.
+enum class Rules {
+  kCopus,      // those of this program
+  kCopus2026,  // those that the COPUS paper states: see published()
+};
+inline constexpr std::array kRules = {Rules::kCopus, Rules::kCopus2026};
+std::string_view to_string(Rules rules);
+
+// The options of the COPUS paper: a critical batch of twice the noise scale, lr-aware Goodput, and
+// a margin of 10% for every move. It takes step times and the noise scale as they are.
+PolicyOptions published(PolicyOptions options);
+
 // A configuration that a run may choose.
 struct Choice {
   Configuration at;
   Seconds step_time;
-  // Of the ratio of step_time to that of the current configuration. Uncertainty that both share
-  // cancels.
-  double relative_sd = 0;
+  // Standard deviation of ln(step_time / step_time of the current configuration). Uncertainty that
+  // both share cancels.
+  double log_sd = 0;
   Seconds pause;  // of the move from the current configuration
 };
 

@@ -144,7 +144,7 @@ TEST(Policy, NoMoveIsBelowItsBars) {
     in_place += stays ? 1 : 0;
     EXPECT_GE(gain, stays ? options.batch_margin : options.margin);
     if (!stays) {
-      EXPECT_GT(gain, options.caution * to->relative_sd);
+      EXPECT_GT(std::log1p(gain), options.caution * to->log_sd);
     }
     for (const double off : {-1, 1}) {  // twice the estimate's standard deviation, either way
       Situation other = situation;
@@ -251,6 +251,8 @@ TEST_F(FromPipeline, SaysWhatIsGainedAndWhenItPays) {
 }
 
 TEST_F(FromPipeline, AsksMoreOfALayoutThanOfABatch) {
+  options_.margin = 0.1;
+  options_.batch_margin = 0.05;
   Choice& choice = offer(configuration(8, 1, 1, 16), 0.4 / 1.08);
   EXPECT_FALSE(decision().move);
   EXPECT_NE(decision().why.find("a change of layout has to gain 10%"), std::string::npos);
@@ -259,12 +261,14 @@ TEST_F(FromPipeline, AsksMoreOfALayoutThanOfABatch) {
 }
 
 TEST_F(FromPipeline, AGainHasToBeSure) {
+  options_.caution = 0.5;
   Choice& choice = offer(configuration(8, 1, 1, 16), 0.3);  // +33%
-  choice.relative_sd = 0.6;
+  choice.log_sd = 0.5;                                      // ln 1.33 is 0.29
   EXPECT_TRUE(decision().move);
-  choice.relative_sd = 0.7;
+  choice.log_sd = 0.6;
   EXPECT_FALSE(decision().move);
-  EXPECT_NE(decision().why.find("its step time is uncertain by 70.0%"), std::string::npos);
+  EXPECT_NE(decision().why.find("its step time is uncertain by a factor of 1.82"),
+            std::string::npos);
   options_.caution = 0.4;
   EXPECT_TRUE(decision().move);
 }
