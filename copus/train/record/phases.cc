@@ -8,8 +8,7 @@
 
 namespace copus {
 
-Phases::Phases(std::string plan, std::int64_t batch, GoodputKind kind, std::int64_t steps)
-    : kind_(kind), steps_(steps) {
+Phases::Phases(std::string plan, std::int64_t batch, std::int64_t steps) : steps_(steps) {
   phases_.push_back(
       {.plan = std::move(plan), .batch = batch, .first_step = steps + 1, .reason = "start"});
 }
@@ -34,14 +33,14 @@ void Phases::add(const StepEvent& step) {
   critical_batch_ = step.critical_batch;
   const auto batch = static_cast<double>(step.global_batch);
   const auto start = static_cast<double>(phases_.front().batch);
-  progress_ += seconds * goodput(kind_, batch / seconds, batch, *critical_batch_);
-  stayed_ += seconds * goodput(kind_, 1, start, *critical_batch_);
+  progress_ += seconds * goodput(GoodputKind::kPlain, batch / seconds, batch, *critical_batch_);
+  stayed_ += seconds * goodput(GoodputKind::kPlain, 1, start, *critical_batch_);
 }
 
 void Phases::move(const ReconfigureEvent& move) {
   if (critical_batch_) {
     const auto start = static_cast<double>(phases_.front().batch);
-    stayed_ += move.pause.v * goodput(kind_, 1, start, *critical_batch_);
+    stayed_ += move.pause.v * goodput(GoodputKind::kPlain, 1, start, *critical_batch_);
   }
   phases_.push_back({.plan = short_name(move.to),
                      .batch = move.global_batch_to,

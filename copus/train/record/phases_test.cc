@@ -35,21 +35,21 @@ Event move(const char* to, std::int64_t batch, double pause, bool done = true) {
 void tell(Phases& phases, const Event& event) { ASSERT_TRUE(phases.take({Seconds(0), event})); }
 
 TEST(Phases, GainOfStayingIsOne) {
-  Phases phases("dp1", 8, GoodputKind::kPlain);
+  Phases phases("dp1", 8);
   for (int i = 0; i < 10; ++i) tell(phases, step(8, 0.5, 3, 20));
   EXPECT_EQ(phases.moves(), 0);
   EXPECT_NEAR(*phases.gain(Seconds(0.5)), 1, 1e-12);
 }
 
 TEST(Phases, NothingIsSaidBeforeTheCriticalBatchIsKnown) {
-  Phases phases("dp1", 8, GoodputKind::kPlain);
+  Phases phases("dp1", 8);
   tell(phases, step(8, 0.5, 3));
   EXPECT_FALSE(phases.gain(Seconds(0.5)).has_value());
 }
 
 // Twice the batch in 1.5 times the time, at a critical batch of 40, and a pause of 3 s.
 TEST(Phases, GainCountsEfficiencyAndPauses) {
-  Phases phases("dp1", 10, GoodputKind::kPlain);
+  Phases phases("dp1", 10);
   for (int i = 0; i < 4; ++i) tell(phases, step(10, 1, 3, 40));
   tell(phases, move("dp2", 20, 3));
   for (int i = 0; i < 6; ++i) tell(phases, step(20, 1.5, 2, 40));
@@ -61,7 +61,7 @@ TEST(Phases, GainCountsEfficiencyAndPauses) {
 }
 
 TEST(Phases, TableHasALineForEach) {
-  Phases phases("dp1.tp1.pp2.mb1", 8, GoodputKind::kLrAware);
+  Phases phases("dp1.tp1.pp2.mb1", 8);
   tell(phases, step(8, 0.5, 3.25));
   tell(phases, decision("Goodput +14%"));
   tell(phases, move("dp2.tp1.pp1.mb4", 16, 0.2));
@@ -73,7 +73,7 @@ TEST(Phases, TableHasALineForEach) {
 }
 
 TEST(Phases, OnlyAMoveThatWasMadeBeginsOne) {
-  Phases phases("dp1.tp1.pp1.mb1", 8, GoodputKind::kPlain);
+  Phases phases("dp1.tp1.pp1.mb1", 8);
   tell(phases, step(8, 0.5, 3.25));
   tell(phases, decision("Goodput +14%"));
   tell(phases, move("dp2.tp1.pp1.mb4", 16, 0, /*done=*/false));
@@ -87,7 +87,7 @@ TEST(Phases, OnlyAMoveThatWasMadeBeginsOne) {
 
 // After a resume, steps count from the start of the run, and no move began the first phase.
 TEST(Phases, TableCountsFromWhereTheRunGoesOn) {
-  Phases phases("dp1.tp1.pp1.mb1", 8, GoodputKind::kPlain, 600);
+  Phases phases("dp1.tp1.pp1.mb1", 8, 600);
   tell(phases, step(8, 0.5, 3.25));
   tell(phases, decision("Goodput +3%"));
   tell(phases, move("dp1.tp1.pp1.mb1", 16, 0.2));

@@ -100,6 +100,9 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
     return {controller, start, {}, nullptr};
   }
   controller.times = adaptation->times;
+  const ClusterSpec& cluster = adaptation->cluster;
+  controller.machine =
+      fmt::format("{}x{}x{}", cluster.nodes, cluster.gpus_per_node, cluster.gpu.name);
   const StateBytes state = trainer.compute == Compute::kBf16 ? StateBytes{2, 12} : StateBytes{4, 8};
   return {controller, adaptation->start, adaptation->candidates,
           [model = trainer.model, cluster = adaptation->cluster, state](const Configuration& from,

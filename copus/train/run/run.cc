@@ -107,11 +107,11 @@ std::string summary_of(const Phases& phases, const Controller& controller) {
   const StepTime start = controller.start_step_time();
   if (const std::optional<double> gain = phases.gain(start.time)) {
     text += fmt::format(
-        "Goodput ({}) over the run, including {} of pauses: {:.2f} times that of a run without "
-        "moves "
-        "(estimated from the critical batch and from {} per step at the start)\n",
-        to_string(controller.options().policy.kind), human_seconds(phases.pause()), *gain,
-        human_seconds(start.time));
+        "Estimated progress, with {} of pauses: {:.2f} times that of a run that stays where it "
+        "began "
+        "(samples/s as measured there and here; efficiency from a critical batch of {:.3g} x noise "
+        "scale)\n",
+        human_seconds(phases.pause()), *gain, controller.options().policy.calibration);
   }
   return text;
 }
@@ -165,8 +165,7 @@ Result<void> train(GroupCache& groups, const RunOptions& options, const Dataset&
   std::unique_ptr<Decider> decider;
   if (controller) {
     decider = std::make_unique<LeadingDecider>(*controller, world, trainer.device);
-    record->phases.emplace(short_name(trainer.plan), trainer.global_batch,
-                           options.adapt.controller.policy.kind, start.step);
+    record->phases.emplace(short_name(trainer.plan), trainer.global_batch, start.step);
     record->events.subscribe(*record->phases);
     log = RunLog(record->events, progress);
   } else {
