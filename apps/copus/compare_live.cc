@@ -23,8 +23,9 @@ std::string layout_text(const RecordedRun& run) {
 }
 
 // Copies to `train` the options that both commands have, except those that differ from run to run.
-// A run that makes no decisions gets no options for decisions.
-Result<void> pass_on(const CompareArgs& args, bool decides, TrainArgs& train) {
+// A run that makes no decisions gets no options for decisions, and copus-2026 none that it sets.
+Result<void> pass_on(const CompareArgs& args, const Policy& policy, TrainArgs& train) {
+  const bool decides = policy.rule != Rule::kStatic;
   for (const AnyOption* option : args.options()) {
     AnyOption* same = train.find(option->name());
     if (!option->given() || same == nullptr) continue;
@@ -33,6 +34,7 @@ Result<void> pass_on(const CompareArgs& args, bool decides, TrainArgs& train) {
       continue;
     }
     if (!decides && args.policy.decisions.find(option->name()) != nullptr) continue;
+    if (policy.rules == Rules::kCopus2026 && is_published(args.policy, option)) continue;
     COPUS_TRY_VOID(same->read(spelled(option->value()), From::kCommandLine, option->flag()));
   }
   return {};
@@ -52,13 +54,14 @@ Result<void> ask_for_policy(const CompareArgs& args, const LiveOptions& o, const
                        "from the one with the largest batch");
   }
   const bool decides = policy.rule != Rule::kStatic;
-  COPUS_TRY_VOID(pass_on(args, decides, train));
+  COPUS_TRY_VOID(pass_on(args, policy, train));
   give(train.adapt.adapt, policy.adapt);
   give(train.global_batch, decides ? o.start_batch : policy.batch);
   if (decides) give(train.adapt.policy.decisions.batches, o.batches);
   if (!decides) give(train.plan, kBestPlan);
   if (policy.rule == Rule::kCbsOptimistic) give(train.plan, late_plan);
   if (policy.goodput) give(train.adapt.policy.goodput, *policy.goodput);
+  if (policy.rules != Rules::kCopus) give(train.adapt.rules, policy.rules);
   if (o.measured_cluster) give(train.adapt.cluster, *o.measured_cluster);
   return {};
 }

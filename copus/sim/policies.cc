@@ -51,6 +51,9 @@ const std::vector<KnownPolicy>& known_policies() {
       {{"cbs-pessimistic", Rule::kCbsPessimistic, 0, Adapt::kTrack}, true, true},
       {{"cbs-optimistic", Rule::kCbsOptimistic, 0, Adapt::kTrack}, true, true},
       {{"copus", Rule::kCopus}, true, true},
+      {{"copus-2026", Rule::kCopus, 0, Adapt::kFull, std::nullopt, false, Rules::kCopus2026},
+       true,
+       true},
       {{"copus-plain", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kPlain}, true, false},
       {{"copus-lr-aware", Rule::kCopus, 0, Adapt::kFull, GoodputKind::kLrAware}, true, false},
       {{"copus-batch", Rule::kCopus, 0, Adapt::kBatch}, false, false},
@@ -128,6 +131,17 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
   ControllerOptions controller = scenario.controller;
   controller.policy.adapt = policy.adapt;
   if (policy.goodput) controller.policy.kind = *policy.goodput;
+  std::vector<Candidate> believed = scenario.candidates;
+  if (policy.rules == Rules::kCopus2026) {
+    controller.policy = published(controller.policy);
+    controller.probe = 0;
+    // The paper measures every candidate before the run, so this policy is told the true times.
+    for (Candidate& candidate : believed) {
+      StepBreakdown measured;
+      measured.compute = scenario.world.step_time(candidate);
+      candidate.predicted = measured;
+    }
+  }
   if (policy.adapt == Adapt::kOff)
     controller.decide_every = std::numeric_limits<std::int64_t>::max();
   auto pause = scenario.world.pause;
@@ -158,7 +172,8 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
     return *found;
   };
   SimJob job(world, {.losses = losses, .seed = seed}, *start, find);
-  Controller brain(controller, *start, scenario.candidates, pause);
+  const auto index = static_cast<std::size_t>(start - scenario.candidates.data());
+  Controller brain(controller, believed.at(index), believed, pause);
   COPUS_TRY_VOID(drive(job, brain));
   return job.outcome();
 }

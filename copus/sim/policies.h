@@ -24,6 +24,7 @@ struct Policy {
   Adapt adapt = Adapt::kFull;
   std::optional<GoodputKind> goodput = std::nullopt;  // nullopt: the kind of the scenario
   bool free_switch = false;                           // a switch takes no time
+  Rules rules = Rules::kCopus;
 
   bool baseline() const { return rule != Rule::kCopus && rule != Rule::kOracle; }
 };

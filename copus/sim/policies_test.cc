@@ -45,7 +45,8 @@ TEST(ParsePolicies, TakesEveryNameThatIsListedAndNamesAllInItsError) {
 
 TEST(ParsePolicies, ALiveRunComparesNoPolicyThatOnlyASimulationHas) {
   EXPECT_EQ(default_live_policies(),
-            (std::vector<std::string>{"static", "cbs-pessimistic", "cbs-optimistic", "copus"}));
+            (std::vector<std::string>{"static", "cbs-pessimistic", "cbs-optimistic", "copus",
+                                      "copus-2026"}));
 }
 
 TEST(ParsePolicies, ErrorsNameTheValueAndWhatWouldBeRight) {
@@ -123,6 +124,7 @@ TEST(Copus, WithNoBarsAndNoNoiseIsWhereGoodputIsMost) {
     policy.growth = 1e6;
     scenario.controller.noise.window_steps = 1;
     scenario.controller.decide_every = 1;
+    scenario.controller.probe = 0;
     const SimOutcome run = run_of(scenario, "copus", kLosses);
     ASSERT_TRUE(run.reached);
     if (kind == GoodputKind::kPlain) {

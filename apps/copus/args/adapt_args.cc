@@ -55,6 +55,7 @@ Result<void> check_start(const TrainerOptions& trainer, const std::vector<Partia
 // Leaves the options for decisions out of the config.toml of a run that makes none. Leaves out
 // --fix and --cluster too, unless the run searches for the best plan.
 void leave_out_what_is_not_used(AdaptArgs& args, PlanChoice plan) {
+  args.rules.leave_out_of_file();
   for (AnyOption* option : args.policy.decisions.options()) option->leave_out_of_file();
   if (plan == PlanChoice::kBest) return;
   args.policy.fix.leave_out_of_file();
@@ -69,6 +70,9 @@ Result<AdaptOptions> resolve_adapt(AdaptArgs& args, const TrainerOptions& traine
   PolicyArgs& policy = args.policy;
   out.controller.policy.adapt = *args.adapt;
   COPUS_TRY_VOID(resolve_policy(policy, out.controller));
+  if (*args.rules == Rules::kCopus2026) {
+    COPUS_TRY_VOID(use_published_policy(policy, out.controller));
+  }
   COPUS_TRY(const BatchRange batches, resolve_batches(policy.decisions, trainer.global_batch));
   policy.decisions.batches.set_default(batches);
   out.lowest_batch = batches.lowest;

@@ -16,6 +16,10 @@ struct AdaptArgs : OptionGroup {
       "off; batch: change the batch only; full: change batch, layout and micro-batch; track: keep "
       "the batch at the critical batch, at a fixed layout (a baseline of copus compare)",
       Adapt::kOff};
+  Option<Rules> rules{this, "--policy", one_of(kRules),
+                      "copus; copus-2026: as the COPUS paper states it, with margins of 0.1, "
+                      "calibration 2, lr-aware Goodput, no caution and no tries",
+                      Rules::kCopus};
   PolicyArgs policy{this, kAdapting, kFromAQuarter};
   ClusterOption cluster{this, "the cluster that step times are predicted for: ",
                         Otherwise{"measured on CPUs, the catalog's on GPUs"}};

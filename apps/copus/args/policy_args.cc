@@ -23,6 +23,27 @@ Values<BatchRange> batch_range() {
       });
 }
 
+bool is_published(const PolicyArgs& args, const AnyOption* option) {
+  const DecisionArgs& decisions = args.decisions;
+  return option == &args.goodput || option == &args.calibration || option == &decisions.margin ||
+         option == &decisions.batch_margin || option == &decisions.caution ||
+         option == &decisions.probe;
+}
+
+Result<void> use_published_policy(PolicyArgs& args, ControllerOptions& out) {
+  for (AnyOption* option : args.options()) {
+    if (!is_published(args, option)) continue;
+    if (option->given()) {
+      return field_error(option->flag(),
+                         "got it with --policy copus-2026, which sets it; want one");
+    }
+    option->leave_out_of_file();
+  }
+  out.policy = published(out.policy);
+  out.probe = 0;
+  return {};
+}
+
 Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   PolicyOptions& policy = out.policy;
   const DecisionArgs& decisions = args.decisions;
@@ -35,12 +56,6 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   policy.horizon = *decisions.horizon;
   out.decide_every = *decisions.decide_every;
   out.probe = *decisions.probe;
-  if (out.probe > 0 && out.decide_every <= out.warm_steps) {
-    return field_error("--decide-every",
-                       "got {} with --probe; want more than the {} steps whose time is not "
-                       "counted",
-                       out.decide_every, out.warm_steps);
-  }
   return {};
 }
 

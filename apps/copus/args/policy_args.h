@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/copus/args/shared_options.h"
 #include "copus/args/option.h"
@@ -53,10 +54,9 @@ struct DecisionArgs : OptionGroup {
   Option<Seconds> horizon{this, "--horizon", duration(),
                           "how long a gain is expected to last if no limit says when the run ends",
                           PolicyOptions().horizon};
-  Option<std::int64_t> probe{
-      this, "--probe", integer(0, 64),
-      "layouts to try with real training steps before a change whose speed is uncertain",
-      ControllerOptions().probe};
+  Option<double> probe{this, "--probe", number(0, 1),
+                       "share of the run's time that tries of layouts may cost; 0: no tries",
+                       ControllerOptions().probe};
   Option<BatchRange> batches{this, "--batch-range", batch_range(),
                              "the batches to choose from: LOW, 2 LOW, ... up to HIGH",
                              Otherwise{usual_batches.text}};
@@ -75,6 +75,11 @@ struct PolicyArgs : OptionGroup {
   DecisionArgs decisions;
   FixOption fix{this};
 };
+
+// Whether --policy copus-2026 sets this option, so that a user cannot.
+bool is_published(const PolicyArgs& args, const AnyOption* option);
+// Sets them in `out`, and leaves them out of files; an error if the user has set one.
+Result<void> use_published_policy(PolicyArgs& args, ControllerOptions& out);
 
 // Sets the options of `out` from `args`. Leaves policy.adapt unchanged, and policy.kind too unless
 // --goodput is given.
