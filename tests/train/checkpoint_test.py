@@ -237,7 +237,7 @@ class Adapted(CheckpointTest):
 
     def test_save_in_a_try_returns(self):
         self.train(*self.ARGS, "--global-batch", 8, "--batch-range", "8:8", "--plan", "tp=2,micro_batch=1", "--adapt", "full",
-                   "--probe", 2, "--decide-every", 5, "--checkpoint-every", 1, "--steps", 80, "--run-dir", "run")  # fmt: skip
+                   "--probe", 1, "--decide-every", 8, "--checkpoint-every", 1, "--steps", 80, "--run-dir", "run")  # fmt: skip
         trying, saved_in_tries = False, 0
         for event in read_events(self.folder / "run"):
             if event["event"] == "decision":
