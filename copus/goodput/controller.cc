@@ -370,20 +370,22 @@ const Configuration& Controller::resume_at() const {
 }
 
 Json Controller::to_json() const {
-  Json refused = Json::array();
-  for (const Configuration& at : refused_) refused.push_back(to_text(at));
-  return {{"noise", noise_.to_json()},
-          {"scales_noise", scales_noise_.to_json()},
-          {"unmeasured_samples", unmeasured_samples_},
-          {"predicted_pauses_s", predicted_pauses_.v},
-          {"measured_pauses_s", measured_pauses_.v},
-          {"in_place_pause_s", in_place_pause_.v},
-          {"machine", options_.machine},
-          {"step_times", times_.to_json()},
-          {"refused", refused},
-          {"elapsed_s", elapsed_.v},
-          {"probed_s", (probed_ + (trial_ ? trial_->cost : Seconds())).v},
-          {"misses", misses_}};
+  Json json = {{"noise", noise_.to_json()},
+               {"scales_noise", scales_noise_.to_json()},
+               {"unmeasured_samples", unmeasured_samples_},
+               {"predicted_pauses_s", predicted_pauses_.v},
+               {"measured_pauses_s", measured_pauses_.v},
+               {"in_place_pause_s", in_place_pause_.v}};
+  // A run that decides nothing saves no times, so that equal runs have equal checkpoints.
+  if (options_.policy.adapt == Adapt::kOff) return json;
+  json["machine"] = options_.machine;
+  json["step_times"] = times_.to_json();
+  json["refused"] = Json::array();
+  for (const Configuration& at : refused_) json["refused"].push_back(to_text(at));
+  json["elapsed_s"] = elapsed_.v;
+  json["probed_s"] = (probed_ + (trial_ ? trial_->cost : Seconds())).v;
+  json["misses"] = misses_;
+  return json;
 }
 
 Result<void> Controller::restore(const Json& json, const std::string& where) {

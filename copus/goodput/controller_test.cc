@@ -429,6 +429,17 @@ TEST(Controller, StepTimesAreRestoredOnTheSameMachineAlone) {
   EXPECT_NEAR(other.start_step_time().time / usual, 1, 0.01);
 }
 
+TEST(Controller, ARunThatDecidesNothingSavesNoTimes) {
+  ControllerOptions options = quiet_options();
+  options.policy.adapt = Adapt::kOff;
+  const auto saved = [&](double seconds) {
+    Controller controller(options, predict(pipelined(16)), {}, one_second);
+    for (Int step = 1; step <= 40; ++step) controller.observe(report(step, seconds, 60, 16));
+    return controller.to_json();
+  };
+  EXPECT_EQ(saved(0.5), saved(0.7));
+}
+
 TEST(Controller, ACheckpointOfAnEarlierVersionIsRead) {
   Controller controller(quiet_options(), predict(pipelined(16)), {}, one_second);
   Json earlier = controller.to_json();
