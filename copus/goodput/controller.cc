@@ -95,15 +95,18 @@ Decision Controller::consider(std::optional<Seconds> remaining) {
 
 void Controller::moved(const Decision& decision, const MoveReport& report) {
   COPUS_CHECK(decision.move);
-  steps_here_ = 0;
+  const std::int64_t steps_before = std::exchange(steps_here_, 0);
   elapsed_ += report.pause;
   const bool is_try = std::exchange(proposes_try_, false);
   const bool is_return = std::exchange(returns_, false);
-  if (trial_) trial_->cost += report.pause;
+  const std::optional<Trial> left = std::exchange(left_, std::nullopt);
+  if (trial_) {
+    trial_->cost += report.pause;
+  } else if (is_return || (is_try && !report.done)) {
+    probed_ += report.pause;
+  }
   if (!report.done) {
     refused_.push_back(decision.to);
-    if (trial_ && trial_->home == now_.at) trial_.reset();
-    if (is_try) probed_ += report.pause;
     return;
   }
   const Candidate& to = find(decision.to);
@@ -116,13 +119,22 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
   }
   warm_.clear();
   warm_in_place_ = in_place;
-  came_from_ = now_.at;
+  warm_after_return_ = is_return;
+  const std::optional<Configuration> came_here_from = std::exchange(came_from_, now_.at);
   now_ = to;
-  const Candidate* home = at_batch(trial_ ? trial_->home : *came_from_);
-  if (!trial_ && !in_place && !is_return && home != nullptr) {
+  if (is_return && left->exploring) {
+    // To try a layout and to come back is no move: the dwell and the guard against undoing go on.
+    came_from_ = left->came_home_from;
+    if (now_.at == left->home) steps_here_ = left->steps_at_home;
+  }
+  const bool may_begin = !trial_ && !in_place && !is_return && options_.judge_moves;
+  const Candidate* home = may_begin ? at_batch(*came_from_) : nullptr;
+  if (home != nullptr) {
     const StepTimeRatio believed = times_.ratio(now_, *home);
     if (is_try || believed.log_sd > kCertain) {
       trial_ = Trial{.home = *came_from_,
+                     .steps_at_home = steps_before,
+                     .came_home_from = came_here_from,
                      .tried = {},
                      .exploring = is_try,
                      .promised = -believed.log_mean,
@@ -140,6 +152,7 @@ void Controller::charge_warm_up() {
   Seconds extra;
   for (const Seconds step : std::exchange(warm_, {})) extra += max(Seconds(), step - usual);
   (warm_in_place_ ? in_place_pause_ : measured_pauses_) += extra;
+  if (warm_after_return_) probed_ += extra;
 }
 
 const Candidate& Controller::find(const Configuration& at) const {
@@ -149,11 +162,13 @@ const Candidate& Controller::find(const Configuration& at) const {
   return *found;
 }
 
-std::optional<double> Controller::goodput(const Candidate& at) const {
+std::optional<double> Controller::goodput() const {
   const std::optional<NoiseEstimate> estimate = noise();
   if (!estimate || !std::isfinite(estimate->gns) || estimate->gns <= 0) return std::nullopt;
-  const auto batch = static_cast<double>(at.at.global_batch);
-  return copus::goodput(options_.policy.kind, batch / times_.believe(at).time.v, batch,
+  const auto batch = static_cast<double>(now_.at.global_batch);
+  const std::optional<Seconds> measured = times_.recent(now_.at);
+  const Seconds step = measured ? *measured : times_.believe(now_).time;
+  return copus::goodput(options_.policy.kind, batch / step.v, batch,
                         options_.policy.calibration * estimate->gns);
 }
 
@@ -319,19 +334,21 @@ Decision Controller::judge_trial(std::optional<Seconds> remaining) {
     return decision;
   }
 
-  if (const Candidate* next = best_try(*best, remaining); next != nullptr && trial_->exploring) {
-    trial_->usual = times_.believe(*best).time;
-    return propose_try(*next, *best);
+  if (trial_->exploring) {
+    if (const Candidate* next = best_try(*best, remaining)) {
+      trial_->usual = times_.believe(*best).time;
+      return propose_try(*next, *best);
+    }
   }
   const Candidate winner = *best;
   const StepTimeRatio gained = times_.ratio(now_, winner);
   const std::size_t tries = trial_->tried.size();
-  const std::string home = short_name(trial_->home.plan);
-  end_trial(winner);
   const std::string after =
       fmt::format("after {} {}", tries, tries == 1 ? "measured layout" : "measured layouts");
+  end_trial(winner);
   if (winner.at == now_.at) {
-    decision.why = fmt::format("{}: stays, faster than {}", after, home);
+    left_.reset();
+    decision.why = after + ": stays, because going back would not pay";
     return decision;
   }
   decision.move = returns_ = true;
@@ -343,18 +360,24 @@ Decision Controller::judge_trial(std::optional<Seconds> remaining) {
 }
 
 void Controller::end_trial(const Candidate& winner) {
-  const Trial done = *std::exchange(trial_, std::nullopt);
+  left_ = std::exchange(trial_, std::nullopt);
+  const Trial& done = *left_;
   const Seconds winner_step = times_.believe(winner).time;
   std::vector<Configuration> layouts = done.tried;
   layouts.push_back(done.home);
   for (const Configuration& layout : layouts) {
-    if (same_placement(layout.plan, winner.at.plan)) continue;
+    const Candidate* there = at_batch(layout);
+    // A layout that is faster, but not worth the pause, has not lost.
+    if (there == nullptr || same_placement(layout.plan, winner.at.plan) ||
+        times_.ratio(*there, winner).log_mean <= 0) {
+      continue;
+    }
     lost_.push_back({{layout.plan, now_.at.global_batch}, winner_step, winner.at});
   }
   const bool back_home = same_placement(done.home.plan, winner.at.plan);
   if (done.exploring || back_home) probed_ += done.cost;
   if (done.exploring) {
-    came_from_.reset();  // a return from a try does not count as undoing a move
+    if (winner.at == now_.at) came_from_ = done.came_home_from;
     return;
   }
   // A move of the policy. Half of the promised speed, on a log scale, is a promise kept.
@@ -404,7 +427,7 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
   const Json& refused = fields.child("refused");
   const double elapsed = fields.number_or("elapsed_s", 0, 0, kMost);
   const double probed = fields.number_or("probed_s", 0, 0, kMost);
-  const std::int64_t misses = fields.integer_or("misses", 0, 0, kMostInteger);
+  const std::int64_t misses = fields.integer_or("misses", 0, 0, 1'000'000);
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   COPUS_TRY(noise_, NoiseScale::from_json(noise, where + ": noise", options_.noise));
@@ -417,6 +440,7 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
       COPUS_TRY(const Configuration at, parse_configuration(each.get<std::string>()));
       refused_.push_back(at);
     }
+    misses_ = misses;
   }
   unmeasured_samples_ = unmeasured;
   predicted_pauses_ = Seconds(predicted);
@@ -424,7 +448,6 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
   in_place_pause_ = Seconds(in_place);
   elapsed_ = Seconds(elapsed);
   probed_ = Seconds(probed);
-  misses_ = misses;
   return {};
 }
 

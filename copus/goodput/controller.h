@@ -29,6 +29,9 @@ struct ControllerOptions {
   // The share of the run's time, or of the horizon, that tries of layouts with uncertain step times
   // may take: their pauses, and what their steps take longer; 0: no tries.
   double probe = 0.01;
+  // Whether a change of layout with an uncertain step time is judged by its measured steps, and
+  // taken back if they are slower.
+  bool judge_moves = true;
   std::string machine;  // step times and failed moves of another machine are not restored
 };
 
@@ -43,9 +46,9 @@ class Controller final : public Decider {
   // Combines the estimate of the whole gradient with that of the norms' weights.
   std::optional<NoiseEstimate> noise() const;
   std::optional<NoiseEstimate> scales_noise() const { return scales_noise_.estimate(); }
-  // The Goodput of the current configuration, with its believed step time. Nothing while the noise
-  // scale is not known.
-  std::optional<double> goodput() const { return goodput(now_); }
+  // The Goodput of the current configuration, with its measured step time (before there is one,
+  // with the believed one). Nothing while the noise scale is not known.
+  std::optional<double> goodput() const;
 
   // Depends only on the options and the number of steps, so all ranks agree without a message.
   // Never true if adapting is off.
@@ -76,12 +79,14 @@ class Controller final : public Decider {
   // The time after a move to a layout whose step time was uncertain. It ends where the layout's
   // steps were measured: the run stays, goes back, or tries another layout.
   struct Trial {
-    Configuration home;  // where the run was before
+    Configuration home;  // where the run was before, how long, and where it had come from
+    std::int64_t steps_at_home = 0;
+    std::optional<Configuration> came_home_from;
     std::vector<Configuration> tried;
     bool exploring = false;  // a try, and not a move of the policy
     double promised = 0;     // ln(speed over home's layout), as it was believed
-    Seconds usual;           // a step of the fastest layout so far, home included
-    Seconds cost;            // pauses, and what the steps take longer than usual
+    Seconds usual;  // a step of home's layout, as believed; of a try: of the fastest so far
+    Seconds cost;   // pauses, and what the steps take longer than usual
   };
   // A layout that a trial found slower than another one at that batch.
   struct Lost {
@@ -91,7 +96,6 @@ class Controller final : public Decider {
   };
 
   const Candidate& find(const Configuration& at) const;
-  std::optional<double> goodput(const Candidate& at) const;
   Seconds pause(const Configuration& from, const Configuration& to) const;
   Choice choice(const Candidate& candidate) const;
   Situation situation(std::optional<Seconds> remaining) const;
@@ -123,11 +127,12 @@ class Controller final : public Decider {
   std::vector<Lost> lost_;
   std::optional<Trial> trial_;
   bool proposes_try_ = false;  // the last decision is a try
-  bool returns_ = false;       // the last decision ends a trial: where it leads is measured
+  bool returns_ = false;       // the last decision goes back from a trial
+  std::optional<Trial> left_;  // the trial that it goes back from
   Seconds elapsed_, probed_;   // steps and pauses so far; what tries have cost
   std::int64_t misses_ = 0;    // moves in a row that did not keep their promise
   std::vector<Seconds> warm_;  // the first steps since the last move, until they are charged
-  bool warm_in_place_ = false;
+  bool warm_in_place_ = false, warm_after_return_ = false;
   std::optional<Decision> later_;
 };
 

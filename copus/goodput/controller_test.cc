@@ -345,6 +345,11 @@ TEST(Controller, RestoredOneKnowsTheNoiseScaleToTheLastBit) {
 TEST(Controller, StateThatIsNoneIsRefused) {
   Controller controller(quiet_options(), predict(pipelined(16)), {}, one_second);
   const Json before = controller.to_json();
+  for (const char* field : {"step_times", "refused", "elapsed_s", "probed_s", "misses"}) {
+    Json damaged = before;
+    damaged[field] = -1;
+    EXPECT_FALSE(controller.restore(damaged, "state").has_value()) << field;
+  }
   for (const char* field : {"noise", "unmeasured_samples", "measured_pauses_s"}) {
     Json damaged = before;
     damaged[field] = -1;
@@ -485,6 +490,27 @@ TEST(Controller, TheSlowStepsAfterAMoveArePartOfItsPause) {
   const double usual = predict(pipelined(64)).predicted.total().v;
   EXPECT_NEAR(pause_after(usual), 1, 1e-6);
   EXPECT_NEAR(pause_after(usual + 4), 5, 1e-3);
+}
+
+// The other layouts are twice as slow as predicted, so every try is in vain, both ways.
+TEST(Drive, TriesAreChargedBothPauses) {
+  FakeJob job(pipelined(128), 3000);
+  job.pause = Seconds(2);
+  for (const Configuration& at : {mixed(128), data_parallel(128)}) {
+    job.slowdown[to_text({at.plan, 0})] = 2;
+  }
+  ControllerOptions options = quiet_options();
+  options.probe = 0.01;
+  options.policy.batch_margin = options.policy.margin = 10;
+  const std::vector<Candidate> candidates = {predict(pipelined(128)), predict(mixed(128)),
+                                             predict(data_parallel(128))};
+  Controller controller(options, predict(pipelined(128)), candidates,
+                        [](const Configuration&, const Configuration&) { return Seconds(2); });
+  ASSERT_TRUE(drive(job, controller).has_value());
+  EXPECT_EQ(job.at(), pipelined(128));
+  ASSERT_GE(job.asked.size(), 2U);
+  EXPECT_GE(controller.to_json().at("probed_s").get<double>(),
+            2.0 * static_cast<double>(job.asked.size()));
 }
 
 }  // namespace

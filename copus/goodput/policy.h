@@ -44,8 +44,9 @@ enum class Rules {
 inline constexpr std::array kRules = {Rules::kCopus, Rules::kCopus2026};
 std::string_view to_string(Rules rules);
 
-// The options of the COPUS paper: a critical batch of twice the noise scale, lr-aware Goodput, and
-// a margin of 10% for every move. It takes step times and the noise scale as they are.
+// The options with what the COPUS paper states: a critical batch of twice the noise scale, lr-aware
+// Goodput, a margin of 10% for every move. The bars on certainty, which it does not have, are off.
+// What it does not say stays: dwell, growth, and that a pause must pay.
 PolicyOptions published(PolicyOptions options);
 
 // A configuration that a run may choose.

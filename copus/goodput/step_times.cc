@@ -17,7 +17,6 @@
 #include <limits>
 #include <tuple>
 
-#include "copus/base/check.h"
 #include "copus/base/median.h"
 
 namespace copus {
@@ -226,11 +225,10 @@ StepTimes::Belief::Point StepTimes::Belief::fit(const StepTimeOptions& options,
 }
 
 void StepTimes::observe(const Candidate& at, Seconds time) {
-  COPUS_CHECK(time > Seconds());
   Measured& measured = measured_[to_text(at.at)];
   measured.at = at;
   ++measured.steps;
-  measured.recent.push_back(time.v);
+  measured.recent.push_back(std::clamp(time.v, 1e-9, 1e9));
   if (measured.recent.size() > kWindow) measured.recent.erase(measured.recent.begin());
   belief_.reset();
 }
@@ -238,6 +236,12 @@ void StepTimes::observe(const Candidate& at, Seconds time) {
 std::int64_t StepTimes::measured_steps(const Configuration& at) const {
   const auto found = measured_.find(to_text(at));
   return found == measured_.end() ? 0 : found->second.steps;
+}
+
+std::optional<Seconds> StepTimes::recent(const Configuration& at) const {
+  const auto found = measured_.find(to_text(at));
+  if (found == measured_.end()) return std::nullopt;
+  return Seconds(median(found->second.recent));
 }
 
 bool StepTimes::knows_layout(const ParallelPlan& plan) const {
@@ -317,7 +321,7 @@ Result<void> StepTimes::restore(const Json& json, const std::string& where,
     FieldReader fields(each, where);
     const std::string name = fields.text("at");
     Measured measured;
-    measured.steps = fields.integer("steps", 1, std::numeric_limits<std::int64_t>::max());
+    measured.steps = fields.integer("steps", 1, std::int64_t{1} << 53);
     const Json& recent = fields.child("recent_s");
     fields.refuse_unknown();
     COPUS_TRY_VOID(fields.finish());
@@ -325,8 +329,9 @@ Result<void> StepTimes::restore(const Json& json, const std::string& where,
       return field_error(where, "recent_s of {}: want 1 to {} numbers", name, kWindow);
     }
     for (const Json& seconds : recent) {
-      if (!seconds.is_number() || !(seconds.get<double>() > 0)) {
-        return field_error(where, "recent_s of {}: got {}; want a time above 0", name,
+      if (!seconds.is_number() ||
+          !(seconds.get<double>() >= 1e-9 && seconds.get<double>() <= 1e9)) {
+        return field_error(where, "recent_s of {}: got {}; want 1e-9 to 1e9 seconds", name,
                            seconds.dump());
       }
       measured.recent.push_back(seconds.get<double>());

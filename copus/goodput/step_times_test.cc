@@ -220,6 +220,7 @@ TEST(StepTimes, OrderOfObservationDoesNotMatter) {
 
 TEST(StepTimes, AllBeliefsAreFiniteWhateverWasMeasured) {
   StepTimes times;
+  observe(times, pipelined_step(32), Seconds(0));
   observe(times, pipelined_step(16), microseconds(1));
   observe(times, data_parallel_step(16), 1e6 * predicted(data_parallel_step(16)));
   for (const Candidate& at : {pipelined_step(16), pipelined_step(4096), data_parallel_step(256),

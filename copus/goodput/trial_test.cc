@@ -44,5 +44,14 @@ TEST(Trial, DoubtMakesATryWorthMore) {
   }
 }
 
+TEST(Trial, AMixtureIsWorthTheMeanOfItsParts) {
+  const StepTimeRatio narrow{0.2, 0.02}, wide{0.2, 0.6};
+  const TryWorth all = worth_of_try(std::vector<WeightedRatio>{{0.9, narrow}, {0.1, wide}});
+  EXPECT_DOUBLE_EQ(all.saving, 0.9 * worth_of_try(narrow).saving + 0.1 * worth_of_try(wide).saving);
+  EXPECT_DOUBLE_EQ(all.fails, 0.9 * worth_of_try(narrow).fails + 0.1 * worth_of_try(wide).fails);
+  // The tails make the try worth something; a normal distribution of the same spread would not.
+  EXPECT_GT(all.saving, 10 * worth_of_try(StepTimeRatio{0.2, 0.078}).saving);
+}
+
 }  // namespace
 }  // namespace copus

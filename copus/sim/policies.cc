@@ -141,6 +141,7 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
       measured.compute = scenario.world.step_time(candidate);
       candidate.predicted = measured;
     }
+    controller.judge_moves = false;
   }
   if (policy.adapt == Adapt::kOff)
     controller.decide_every = std::numeric_limits<std::int64_t>::max();
@@ -160,6 +161,14 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
     default:
       start = best_at(scenario, scenario.start_batch);
       break;
+  }
+  if (policy.rules == Rules::kCopus2026 && start != nullptr) {
+    for (const Candidate& candidate : scenario.candidates) {
+      if (candidate.at.global_batch == scenario.start_batch &&
+          scenario.world.step_time(candidate) < scenario.world.step_time(*start)) {
+        start = &candidate;
+      }
+    }
   }
   if (start == nullptr) {
     return field_error(policy.name,

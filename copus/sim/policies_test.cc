@@ -112,6 +112,23 @@ TEST(Cbs, KeepsOneLayoutAndItsBatchBelowTheCriticalOne) {
   }
 }
 
+// The layout that is predicted to be the fastest at the first batch takes three times as long.
+TEST(Copus2026, KnowsTheTrueStepTimesAndTriesNothing) {
+  Scenario scenario = quiet_scenario();
+  const Configuration predicted = fastest_at(scenario, 16).at;
+  scenario.world.step_time = [predicted](const Candidate& at) {
+    return (same_placement(at.at.plan, predicted.plan) ? 3 : 1) * at.predicted.total();
+  };
+  const SimOutcome run = run_of(scenario, "copus-2026", kLosses);
+  ASSERT_TRUE(run.reached);
+  for (const SimPhase& phase : run.phases) {
+    EXPECT_FALSE(same_placement(phase.at.plan, predicted.plan)) << to_text(phase.at);
+  }
+  const SimOutcome ours = run_of(scenario, "copus", kLosses);
+  EXPECT_EQ(ours.phases.front().at, predicted) << "which has only the prediction to begin with";
+  EXPECT_FALSE(same_placement(ours.phases.back().at.plan, predicted.plan));
+}
+
 TEST(Copus, WithNoBarsAndNoNoiseIsWhereGoodputIsMost) {
   for (const GoodputKind kind : {GoodputKind::kPlain, GoodputKind::kLrAware}) {
     Scenario scenario = quiet_scenario(Seconds());

@@ -140,7 +140,7 @@ class Adapting(RunTest):
         self.check_events(4)
 
     def test_probe_tries_layouts(self):
-        self.train(*EAGER, "--global-batch", 8, "--batch-range", "8:8", "--steps", 80, "--ranks", 2, "--probe", 1,
+        self.train(*EAGER, "--global-batch", 8, "--batch-range", "8:8", "--steps", 500, "--ranks", 2, "--probe", 0.5,
                    "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--run-dir", "run")  # fmt: skip
         events = self.check_events(8)
         tries = [e for e in events if e["event"] == "decision" and "a try" in e["why"]]

@@ -33,14 +33,15 @@ bool is_published(const PolicyArgs& args, const AnyOption* option) {
 Result<void> use_published_policy(PolicyArgs& args, ControllerOptions& out) {
   for (AnyOption* option : args.options()) {
     if (!is_published(args, option)) continue;
-    if (option->given()) {
+    if (option->from() == From::kCommandLine) {
       return field_error(option->flag(),
                          "got it with --policy copus-2026, which sets it; want one");
     }
-    option->leave_out_of_file();
+    option->leave_out_of_file();  // a file's value is for the other policies
   }
   out.policy = published(out.policy);
   out.probe = 0;
+  out.judge_moves = false;
   return {};
 }
 

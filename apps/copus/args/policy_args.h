@@ -54,7 +54,7 @@ struct DecisionArgs : OptionGroup {
   Option<Seconds> horizon{this, "--horizon", duration(),
                           "how long a gain is expected to last if no limit says when the run ends",
                           PolicyOptions().horizon};
-  Option<double> probe{this, "--probe", number(0, 1),
+  Option<double> probe{this, "--probe", number(0, 0.5),
                        "share of the run's time that tries of layouts may cost; 0: no tries",
                        ControllerOptions().probe};
   Option<BatchRange> batches{this, "--batch-range", batch_range(),
@@ -78,7 +78,8 @@ struct PolicyArgs : OptionGroup {
 
 // Whether --policy copus-2026 sets this option, so that a user cannot.
 bool is_published(const PolicyArgs& args, const AnyOption* option);
-// Sets them in `out`, and leaves them out of files; an error if the user has set one.
+// Sets them in `out`, whatever a file says, and leaves them out of files. An error if the command
+// line has one.
 Result<void> use_published_policy(PolicyArgs& args, ControllerOptions& out);
 
 // Sets the options of `out` from `args`. Leaves policy.adapt unchanged, and policy.kind too unless

@@ -146,7 +146,7 @@ TEST(ResolveRun, TheFileOfARunGivesTheSameRun) {
            {"--plan=best"},
            {"--plan=best", "--fix=zero=0", "--cluster=1x2xH100-80GB-SXM"},
            {"--adapt=full", "--margin=0.2", "--horizon=90m", "--batch-range=8:64", "--fix=tp=1"},
-           {"--adapt=track", "--plan=tp=2,micro_batch=1", "--probe=1"},
+           {"--adapt=track", "--plan=tp=2,micro_batch=1", "--probe=0.1"},
            {"--base-batch=16", "--checkpoint-every=off", "--keep-every=5", "--eval-every=3"},
            {"--max-restarts=2", "--elastic=1", "--grace=1m", "--on-bad-step=skip", "--spike=8"},
            {"--precision=bf16", "--timeout=30s", "--for=1.5h", "--samples=100"}}) {
@@ -181,7 +181,7 @@ TEST(ResolveRun, DefaultsFollowFromOtherOptions) {
 // config.toml holds only the options that the run uses.
 TEST(ResolveRun, WhatARunMakesNoUseOfIsNotInItsFile) {
   for (const char* word : {"--margin=0.2", "--batch-margin=0.2", "--caution=1", "--dwell=5",
-                           "--decide-every=5", "--horizon=2h", "--probe=1", "--batch-range=8:64",
+                           "--decide-every=5", "--horizon=2h", "--probe=0.1", "--batch-range=8:64",
                            "--fix=tp=1", "--cluster=1x1xH100-80GB-SXM"}) {
     const std::string key = std::string(word).substr(2, std::string(word).find('=') - 2) + " = ";
     TrainArgs steady, adapting;

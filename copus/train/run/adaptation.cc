@@ -1,6 +1,9 @@
 #include "copus/train/run/adaptation.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 
 #include "copus/goodput/pause.h"
 #include "copus/train/comm/agree.h"
@@ -8,6 +11,11 @@
 
 namespace copus {
 namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 CandidateRequest candidates_for(const AdaptOptions& options, const TrainerOptions& trainer) {
   CandidateRequest request;
@@ -103,6 +111,8 @@ Controller make_controller(const AdaptOptions& options, const TrainerOptions& tr
   const ClusterSpec& cluster = adaptation->cluster;
   controller.machine =
       fmt::format("{}x{}x{}", cluster.nodes, cluster.gpus_per_node, cluster.gpu.name);
+  // All CPUs have the same name, so the host's name tells them apart.
+  if (cluster.gpu.name == kMeasuredRank) controller.machine += " of " + host_name();
   const StateBytes state = trainer.compute == Compute::kBf16 ? StateBytes{2, 12} : StateBytes{4, 8};
   return {controller, adaptation->start, adaptation->candidates,
           [model = trainer.model, cluster = adaptation->cluster, state](const Configuration& from,
