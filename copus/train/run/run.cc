@@ -109,8 +109,7 @@ std::string summary_of(const Phases& phases, const Controller& controller) {
     text += fmt::format(
         "Estimated progress, with {} of pauses: {:.2f} times that of a run that stays where it "
         "began "
-        "(samples/s as measured there and here; efficiency from a critical batch of {:.3g} x noise "
-        "scale)\n",
+        "(samples/s as measured; efficiency from a critical batch of {:.3g} x noise scale)\n",
         human_seconds(phases.pause()), *gain, controller.options().policy.calibration);
   }
   return text;
