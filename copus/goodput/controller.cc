@@ -55,10 +55,11 @@ Controller::Controller(ControllerOptions options, Candidate start,
 
 void Controller::observe(const StepReport& step) {
   ++steps_here_;
+  ++steps_since_move_;
   elapsed_ += step.time;
-  if (steps_here_ > options_.warm_steps) {
+  if (steps_since_move_ > options_.warm_steps) {
     times_.observe(now_, step.time);
-  } else if (came_from_) {
+  } else if (has_moved_) {
     warm_.push_back(step.time);
   }
   if (trial_) trial_->cost += max(Seconds(), step.time - trial_->usual);
@@ -96,6 +97,7 @@ Decision Controller::consider(std::optional<Seconds> remaining) {
 void Controller::moved(const Decision& decision, const MoveReport& report) {
   COPUS_CHECK(decision.move);
   const std::int64_t steps_before = std::exchange(steps_here_, 0);
+  steps_since_move_ = 0;
   elapsed_ += report.pause;
   const bool is_try = std::exchange(proposes_try_, false);
   const bool is_return = std::exchange(returns_, false);
@@ -122,6 +124,7 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
   warm_after_return_ = is_return;
   const std::optional<Configuration> came_here_from = std::exchange(came_from_, now_.at);
   now_ = to;
+  has_moved_ = true;
   if (is_return && left->exploring) {
     // To try a layout and to come back is no move: the dwell and the guard against undoing go on.
     came_from_ = left->came_home_from;
@@ -147,7 +150,7 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
 
 // The steps after a move that take longer than the later ones are part of what the move costs.
 void Controller::charge_warm_up() {
-  if (warm_.empty() || steps_here_ < options_.warm_steps + kStepsToJudge) return;
+  if (warm_.empty() || steps_since_move_ < options_.warm_steps + kStepsToJudge) return;
   const Seconds usual = times_.believe(now_).time;
   Seconds extra;
   for (const Seconds step : std::exchange(warm_, {})) extra += max(Seconds(), step - usual);
@@ -308,7 +311,7 @@ Decision Controller::judge_trial(std::optional<Seconds> remaining) {
   decision.to = now_.at;
   decision.candidates = static_cast<std::int64_t>(trial_->tried.size()) + 1;
   decision.goodput = goodput().value_or(0);
-  if (steps_here_ < options_.warm_steps + kStepsToJudge) {
+  if (steps_since_move_ < options_.warm_steps + kStepsToJudge) {
     decision.why = "measuring this layout";
     return decision;
   }
@@ -329,7 +332,7 @@ Decision Controller::judge_trial(std::optional<Seconds> remaining) {
   };
   consider_return(trial_->home);
   for (const Configuration& tried : trial_->tried) consider_return(tried);
-  if (close && steps_here_ < kMostStepsToJudge) {
+  if (close && steps_since_move_ < kMostStepsToJudge) {
     decision.why = "measuring this layout, which is nearly as fast as another";
     return decision;
   }

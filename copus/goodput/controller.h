@@ -121,7 +121,9 @@ class Controller final : public Decider {
   StepTimes times_;
   Seconds predicted_pauses_, measured_pauses_;  // of all moves of state so far
   Seconds in_place_pause_;                      // the last one, or the assumed one
-  std::int64_t steps_here_ = 0;
+  std::int64_t steps_here_ = 0;                 // a try and the return from it do not end this stay
+  std::int64_t steps_since_move_ = 0;           // of whatever move
+  bool has_moved_ = false;
   std::optional<Configuration> came_from_;
   std::vector<Configuration> refused_;  // targets of failed moves
   std::vector<Lost> lost_;

@@ -208,14 +208,14 @@ class Adapted(CheckpointTest):
 
     def test_decision_at_the_step_of_a_checkpoint(self):
         self.train(*self.ARGS, "--global-batch", 4, "--plan", "dp=2", "--adapt", "batch", "--decide-every", 5,
-                   "--checkpoint-every", 5, "--steps", 30, "--run-dir", "run")  # fmt: skip
-        self.assertTrue(self.moves())
+                   "--checkpoint-every", 5, "--steps", 100, "--run-dir", "run")  # fmt: skip
+        self.assertTrue(self.moves())  # shorter runs may have too little time left to make up for a pause
         for move in self.moves():
             self.assertEqual(self.manifest(move["step"])["global_batch"], move["global_batch_to"])
         # A run that goes on from this checkpoint repeats the step exactly.
         step = self.moves()[0]["step"]
         went_on = self.steps()[step + 1]
-        for later in range(step + 5, 31, 5):
+        for later in range(step + 5, 101, 5):
             shutil.rmtree(self.folder / "run" / "checkpoints" / f"step-{later}")
         self.train("--resume", "--run-dir", "run", "--steps", step + 1)
         again = self.steps()[step + 1]
@@ -237,7 +237,7 @@ class Adapted(CheckpointTest):
 
     def test_save_in_a_try_returns(self):
         self.train(*self.ARGS, "--global-batch", 8, "--batch-range", "8:8", "--plan", "tp=2,micro_batch=1", "--adapt", "full",
-                   "--probe", 0.5, "--decide-every", 8, "--checkpoint-every", 1, "--steps", 400, "--run-dir", "run")  # fmt: skip
+                   "--probe", 0.5, "--decide-every", 8, "--checkpoint-every", 5, "--steps", 400, "--run-dir", "run")  # fmt: skip
         trying, saved_in_tries = False, 0
         for event in read_events(self.folder / "run"):
             if event["event"] == "decision":
@@ -247,8 +247,8 @@ class Adapted(CheckpointTest):
                     trying = False
             if event["event"] == "step" and trying:
                 self.assertNotEqual(event["plan"], home)
-                plan = self.manifest(event["step"])["plan"]
-                if event["step"] % 8:  # the decision at the end of a try comes after this event
+                if event["step"] % 5 == 0 and event["step"] % 8:  # the decision at the end of a try comes after this event
+                    plan = self.manifest(event["step"])["plan"]
                     self.assertEqual(f"dp{plan['dp']}.tp{plan['tp']}.pp{plan['pp']}", ".".join(home.split(".")[:3]))
                     saved_in_tries += 1
         self.assertGreater(saved_in_tries, 0)
