@@ -13,8 +13,8 @@ namespace {
 
 // A step time with a smaller spread than this, on a log scale, needs no trial.
 constexpr double kCertain = 0.06;
-// Steps that are measured before a layout is judged, and the most if it is nearly as fast as
-// another.
+// A layout is judged once so many of its steps were measured. If it is nearly as fast as another,
+// the controller waits until the run has made kMostStepsToJudge steps there.
 constexpr std::int64_t kStepsToJudge = 5;
 constexpr std::int64_t kMostStepsToJudge = 30;
 constexpr double kNearly = 1.5;  // standard deviations
