@@ -143,10 +143,22 @@ class Adapting(RunTest):
         self.train(*EAGER, "--global-batch", 8, "--batch-range", "8:8", "--steps", 500, "--ranks", 2, "--probe", 0.5,
                    "--plan", "tp=2,micro_batch=1", "--adapt", "full", "--run-dir", "run")  # fmt: skip
         events = self.check_events(8)
-        tries = [e for e in events if e["event"] == "decision" and "a try" in e["why"]]
-        self.assertTrue(tries)
-        places = [(e["best"]["plan"], e["best"]["global_batch"]) for e in tries]
-        self.assertEqual(len(set(places)), len(places), "a configuration was tried twice")
+        # A trial begins with a try and ends with a verdict. On a machine that changes its speed a later trial may try a
+        # layout again; the tests of the controller say when.
+        trials, running = [], None
+        for event in of_kind(self.folder / "run", "decision"):
+            if ": a try; " in event["why"]:
+                if running is None:
+                    running = []
+                    trials.append(running)
+                self.assertNotIn(event["best"], running, "a configuration was tried twice in one trial")
+                running.append(event["best"])
+            elif " measured layout" in event["why"]:
+                running = None
+            elif running is not None:
+                self.assertIn("measuring this layout", event["why"])
+        self.assertTrue(trials)
+        self.assertEqual(events[-1]["moves"], len(of_kind(self.folder / "run", "reconfigure")))
 
     def test_config_has_it_all(self):
         self.train(*EAGER, "--global-batch", 4, "--batch-range", "4:8", "--steps", 6, "--ranks", 2, "--adapt", "full",
