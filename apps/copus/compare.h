@@ -46,11 +46,14 @@ struct WorldArgs : OptionGroup {
       0};
   Option<double> true_calibration{this, "--true-calibration", number(1e-3, 1e6),
                                   "true ratio of critical batch to noise scale",
-                                  Otherwise{"--calibration"}};
+                                  Otherwise{"--calibration, or 2"}};
   Option<double> noise_rank{
       this, "--noise-rank", number(2, 1e12),
       "rank of the gradient's noise; with a lower rank its measured norms scatter more",
       World().noise_rank};
+  Option<double> loss_noise{this, "--loss-noise", number(0, 100),
+                            "standard deviation of the loss from sample to sample, in nats",
+                            World().loss_noise};
   Option<Seconds> pause{this, "--pause", duration(), "time that each change of layout takes",
                         Otherwise{"as predicted"}};
   Option<Seconds> failures_every{this, "--failures-every", duration(), "mean time between failures",

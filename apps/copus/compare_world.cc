@@ -203,11 +203,17 @@ Result<void> resolve_recorded_world(const CompareArgs& args, const std::vector<R
 void resolve_rest_of_world(const WorldArgs& args, Simulation& sim) {
   World& world = sim.scenario.world;
   world.noise_rank = *args.noise_rank;
+  world.loss_noise = *args.loss_noise;
+  const ControllerOptions& controller = sim.scenario.controller;
   sim.assume(
-      "critical batch / noise scale: {:.3g} in truth, {:.3g} believed; gradient noise of rank {}; "
-      "step times off by {:.0f}% from layout to layout, {:.0f}% from step to step",
-      world.calibration, sim.scenario.controller.policy.calibration, human_count(world.noise_rank),
-      100 * sim.step_error, 100 * world.step_jitter);
+      "critical batch / noise scale: {:.3g} in truth, {}; gradient noise of rank {}; losses of "
+      "samples differ by {:.2g} nats; step times off by {:.0f}% from layout to layout, {:.0f}% "
+      "from step to step",
+      world.calibration,
+      controller.calibration ? std::string("learned by copus from its losses")
+                             : fmt::format("{:.3g} believed", controller.policy.calibration),
+      human_count(world.noise_rank), world.loss_noise, 100 * sim.step_error,
+      100 * world.step_jitter);
   const Seconds pause = args.pause.value_or(Seconds());
   const StateBytes state = {element_bytes(sim.job.options), optimizer_bytes(sim.job.options)};
   world.pause = [model = sim.job.model, cluster = sim.job.cluster, state, pause](
@@ -244,6 +250,8 @@ Result<Simulation> resolve_simulation(const CompareArgs& args) {
     policy.kind =
         *args.world.law == LawKind::kLrAware ? GoodputKind::kLrAware : GoodputKind::kPlain;
   COPUS_TRY_VOID(resolve_policy(args.policy, sim.scenario.controller));
+  std::optional<CalibrationPrior>& learned = sim.scenario.controller.calibration;
+  if (learned && runs.empty()) learned->kind = policy.kind;
   COPUS_TRY_VOID(resolve_candidates(args, sim));
   COPUS_TRY_VOID(runs.empty() ? resolve_published_world(args, sim)
                               : resolve_recorded_world(args, runs, sim));

@@ -114,6 +114,18 @@ struct EvalEvent {
   friend bool operator==(const EvalEvent&, const EvalEvent&) = default;
 };
 
+// What the losses say of the critical batch. Written where it has changed visibly.
+struct CalibrationEvent {
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  // The critical batch over the noise scale, with the interval that holds 95% of the belief.
+  double calibration = 0, low = 0, high = 0;
+  double lr_aware = 0;  // the probability that progress follows the lr-aware law
+  double gns = 0;       // the noise scale then
+  double lr = 0;
+  friend bool operator==(const CalibrationEvent&, const CalibrationEvent&) = default;
+};
+
 enum class DecisionAction {
   kKeep,
   kSwitch,
@@ -182,7 +194,7 @@ struct EndEvent {
   friend bool operator==(const EndEvent&, const EndEvent&) = default;
 };
 
-using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, DecisionEvent,
+using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, CalibrationEvent, DecisionEvent,
                            ReconfigureEvent, CheckpointEvent, BadStepEvent, EndEvent>;
 
 struct TimedEvent {

@@ -102,6 +102,19 @@ void visit_fields(Is<EvalEvent> auto& e, auto& visit) {
 }
 
 template <>
+constexpr std::string_view kKind<CalibrationEvent> = "calibration";
+void visit_fields(Is<CalibrationEvent> auto& e, auto& visit) {
+  visit("step", e.step);
+  visit("samples", e.samples);
+  visit("calibration", e.calibration);
+  visit("low", e.low);
+  visit("high", e.high);
+  visit("lr_aware", e.lr_aware);
+  visit("gns", e.gns);
+  visit("lr", e.lr);
+}
+
+template <>
 constexpr std::string_view kKind<DecisionEvent> = "decision";
 void visit_fields(Is<DecisionEvent> auto& e, auto& visit) {
   visit("step", e.step);

@@ -113,6 +113,19 @@ EvalEvent an_eval() {
   return e;
 }
 
+CalibrationEvent a_calibration() {
+  CalibrationEvent e;
+  e.step = 20;
+  e.samples = 160;
+  e.calibration = 4.5;
+  e.low = 1.5;
+  e.high = 12;
+  e.lr_aware = 0.25;
+  e.gns = 32;
+  e.lr = 0.001;
+  return e;
+}
+
 DecisionEvent a_decision() {
   DecisionEvent e;
   e.step = 10;
@@ -181,8 +194,8 @@ EndEvent an_end() {
 }
 
 std::vector<Event> one_of_each() {
-  return {a_start(), a_restart(),    a_step(),     an_eval(), a_decision(),
-          a_move(),  a_checkpoint(), a_bad_step(), an_end()};
+  return {a_start(),    a_restart(), a_step(),       an_eval(),    a_calibration(),
+          a_decision(), a_move(),    a_checkpoint(), a_bad_step(), an_end()};
 }
 
 // Programs outside this repository read these files, and depend on the keys, their order and the
@@ -211,6 +224,9 @@ TEST(EventJson, TheFormatOfEachKindStaysAsItIs) {
             R"("goodput":16.0,"data_hash":"00ab00cd00ef0012","tp_wait_s":0.125,)"
             R"("pp_wait_s":0.0625,"dp_wait_s":0.5,"sync_wait_s":0.75,"optimizer_s":1.0})");
   EXPECT_EQ(text_of(an_eval()), R"({"event":"eval","t":0.5,"step":10,"samples":80,"loss":4.25})");
+  EXPECT_EQ(text_of(a_calibration()),
+            R"({"event":"calibration","t":0.5,"step":20,"samples":160,"calibration":4.5,"low":1.5,)"
+            R"("high":12.0,"lr_aware":0.25,"gns":32.0,"lr":0.001})");
   EXPECT_EQ(text_of(a_decision()),
             R"({"event":"decision","t":0.5,"step":10,"candidates":12,)"
             R"("best":{"plan":"dp2.tp1.pp1.mb8","global_batch":16},"gain":0.125,)"
@@ -321,6 +337,15 @@ class RandomEvents {
     e.loss = maybe();
     return e;
   }
+  CalibrationEvent calibration() {
+    CalibrationEvent e;
+    e.step = count();
+    e.samples = count();
+    for (double* each : {&e.calibration, &e.low, &e.high, &e.lr_aware, &e.gns, &e.lr}) {
+      *each = number();
+    }
+    return e;
+  }
   DecisionEvent decision() {
     DecisionEvent e;
     e.step = count();
@@ -387,8 +412,8 @@ class RandomEvents {
   }
 
   std::vector<Event> one_of_each() {
-    return {start(),       restart(),    step(),     eval(), decision(),
-            reconfigure(), checkpoint(), bad_step(), end()};
+    return {start(),    restart(),     step(),       eval(),     calibration(),
+            decision(), reconfigure(), checkpoint(), bad_step(), end()};
   }
   Seconds time() { return Seconds(std::uniform_real_distribution<double>(0, 1e6)(random_)); }
 

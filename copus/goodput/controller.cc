@@ -23,6 +23,11 @@ constexpr double kSurprise = 0.015;
 constexpr double kSurpriseSd = 0.3;
 // A try has to promise this many times what it is expected to cost.
 constexpr double kWorth = 3;
+// A try of a batch has to show so much of what is not known, and lasts at most this share of the
+// run so far.
+constexpr double kBatchTryShows = 0.7;
+constexpr double kBatchWorth = 1.5;  // as kWorth; what is learned serves all later batches too
+constexpr double kLongestBatchTry = 0.3;
 // A run whose end is not known is expected to go on for this many times as long as it has lasted.
 constexpr double kExpectedLife = 10;
 // A layout that lost may be tried again if the winner's step time has changed by this factor.
@@ -51,6 +56,9 @@ Controller::Controller(ControllerOptions options, Candidate start,
   const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const Candidate& c) { return c.at == now_.at; });
   if (!listed) candidates_.push_back(now_);
+  if (options.calibration && options.policy.adapt != Adapt::kTrack) {
+    calibration_.emplace(*options.calibration);
+  }
 }
 
 void Controller::observe(const StepReport& step) {
@@ -63,6 +71,9 @@ void Controller::observe(const StepReport& step) {
     warm_.push_back(step.time);
   }
   if (trial_) trial_->cost += max(Seconds(), step.time - trial_->usual);
+  if (const auto gns = finite_gns(); gns && calibration_ && step.loss && step.learning_rate > 0) {
+    calibration_->observe({now_.at.global_batch, *step.loss, *gns, step.learning_rate});
+  }
   unmeasured_samples_ += now_.at.global_batch;
   if (step.norms.empty()) return;
   const std::int64_t samples = std::exchange(unmeasured_samples_, 0);
@@ -86,12 +97,24 @@ bool Controller::due(const ControllerOptions& options, std::int64_t step) {
 
 Decision Controller::consider(std::optional<Seconds> remaining) {
   proposes_try_ = returns_ = false;
+  proposed_batch_.reset();
   charge_warm_up();
   if (trial_) return judge_trial(remaining);
+  if (batch_try_) {
+    if (elapsed_ < batch_try_->end || steps_here_ < options_.policy.dwell_steps) {
+      return stay("measuring what this batch is worth");
+    }
+    // To try a batch and to come back is no move that is undone.
+    came_from_ = batch_try_->came_from;
+    batch_try_.reset();
+  }
   Decision decision = decide(patient_policy(), situation(remaining));
   if (decision.move || steps_here_ < options_.policy.dwell_steps) return decision;
-  const Candidate* next = best_try(now_, remaining);
-  return next == nullptr ? decision : propose_try(*next, now_);
+  if (const Candidate* next = best_try(now_, remaining)) return propose_try(*next, now_);
+  if (const std::optional<BatchTry> next = best_batch_try(remaining)) {
+    return propose_batch_try(*next);
+  }
+  return decision;
 }
 
 void Controller::moved(const Decision& decision, const MoveReport& report) {
@@ -112,6 +135,12 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
     return;
   }
   const Candidate& to = find(decision.to);
+  if (const std::optional<BatchTry> tried = std::exchange(proposed_batch_, std::nullopt)) {
+    batch_try_ = tried;
+    batch_try_->came_from = came_from_;
+    batch_try_->end = elapsed_ + tried->length;
+    batch_tries_cost_ += tried->cost;
+  }
   const bool in_place = same_placement(now_.at.plan, to.at.plan);
   if (in_place) {
     in_place_pause_ = report.pause;
@@ -165,14 +194,39 @@ const Candidate& Controller::find(const Configuration& at) const {
   return *found;
 }
 
-std::optional<double> Controller::goodput() const {
+std::optional<double> Controller::finite_gns() const {
   const std::optional<NoiseEstimate> estimate = noise();
   if (!estimate || !std::isfinite(estimate->gns) || estimate->gns <= 0) return std::nullopt;
+  return estimate->gns;
+}
+
+CalibrationBelief::Interval Controller::calibration() const {
+  const double given = options_.policy.calibration;
+  return calibration_ ? calibration_->calibration()
+                      : CalibrationBelief::Interval{given, given, given};
+}
+
+double Controller::lr_aware() const {
+  if (!calibration_) return options_.policy.kind == GoodputKind::kLrAware ? 1 : 0;
+  double sum = 0;
+  for (const auto& [weight, law] : calibration_->laws()) {
+    if (law.kind == GoodputKind::kLrAware) sum += weight;
+  }
+  return sum;
+}
+
+std::optional<double> Controller::critical_batch() const {
+  const std::optional<double> gns = finite_gns();
+  return gns ? std::optional(calibration().median * *gns) : std::nullopt;
+}
+
+std::optional<double> Controller::goodput() const {
+  const std::optional<double> critical = critical_batch();
+  if (!critical) return std::nullopt;
   const auto batch = static_cast<double>(now_.at.global_batch);
   const std::optional<Seconds> measured = times_.recent(now_.at);
   const Seconds step = measured ? *measured : times_.believe(now_).time;
-  return copus::goodput(options_.policy.kind, batch / step.v, batch,
-                        options_.policy.calibration * estimate->gns);
+  return copus::goodput(options_.policy.kind, batch / step.v, batch, *critical);
 }
 
 Seconds Controller::pause(const Configuration& from, const Configuration& to) const {
@@ -188,6 +242,7 @@ Choice Controller::choice(const Candidate& candidate) const {
 
 PolicyOptions Controller::patient_policy() const {
   PolicyOptions policy = options_.policy;
+  policy.calibration = calibration().median;
   policy.dwell_steps <<= std::min(misses_, kMostDoublings);
   return policy;
 }
@@ -201,6 +256,7 @@ Situation Controller::situation(std::optional<Seconds> remaining) const {
     }
   }
   at.noise = noise();
+  if (calibration_) at.laws = calibration_->laws();
   at.steps_here = steps_here_;
   at.came_from = came_from_;
   at.remaining = remaining;
@@ -209,6 +265,11 @@ Situation Controller::situation(std::optional<Seconds> remaining) const {
 
 Seconds Controller::left(std::optional<Seconds> remaining) const {
   return remaining.value_or(options_.policy.horizon);
+}
+
+// Where the end is not known, a young run spends little on tries.
+Seconds Controller::to_expect(std::optional<Seconds> remaining) const {
+  return remaining ? *remaining : min(options_.policy.horizon, kExpectedLife * elapsed_);
 }
 
 bool Controller::has_lost(const Configuration& at) const {
@@ -242,9 +303,7 @@ const Candidate* Controller::at_batch(const Configuration& layout) const {
 const Candidate* Controller::best_try(const Candidate& reference,
                                       std::optional<Seconds> remaining) const {
   if (options_.probe <= 0 || options_.policy.adapt != Adapt::kFull) return nullptr;
-  // Where the end is not known, a young run spends little.
-  const Seconds time_left =
-      remaining ? *remaining : min(options_.policy.horizon, kExpectedLife * elapsed_);
+  const Seconds time_left = to_expect(remaining);
   const Seconds budget =
       options_.probe * (elapsed_ + left(remaining)) - probed_ - (trial_ ? trial_->cost : Seconds());
   const Seconds step = times_.believe(reference).time;
@@ -287,18 +346,75 @@ const Candidate* Controller::best_try(const Candidate& reference,
   return best;
 }
 
+// The batch, at the present layout, whose try promises the most beyond its cost.
+std::optional<Controller::BatchTry> Controller::best_batch_try(
+    std::optional<Seconds> remaining) const {
+  const std::optional<double> gns = finite_gns();
+  if (!calibration_ || options_.batch_probe <= 0 || !gns) return std::nullopt;
+  const Seconds time_left = to_expect(remaining);
+  const Seconds budget = options_.batch_probe * elapsed_ - batch_tries_cost_;
+  const std::vector<WeightedLaw> laws = calibration_->laws();
+  const std::int64_t here = now_.at.global_batch;
+  const Seconds step = times_.believe(now_).time;
+  std::optional<BatchTry> best;
+  Seconds most;
+  for (const Candidate& candidate : candidates_) {
+    const std::int64_t there = candidate.at.global_batch;
+    const double growth = static_cast<double>(there) / static_cast<double>(here);
+    if (there == here || !growth_allowed(options_.policy, growth) ||
+        !same_placement(candidate.at.plan, now_.at.plan) || contains(refused_, candidate.at)) {
+      continue;
+    }
+    const Seconds step_there = times_.believe(candidate).time;
+    const auto [worth, log_sd] =
+        worth_of_batch_try(laws, *gns, here, there, growth * (step / step_there));
+    if (log_sd <= 0) continue;
+    const double length = calibration_->length_to_show(kBatchTryShows * log_sd);
+    if (!(length <= kLongestBatchTry)) continue;
+    BatchTry next;
+    next.at = candidate.at;
+    next.length =
+        max(length * elapsed_, static_cast<double>(options_.policy.dwell_steps) * step_there);
+    next.cost = (1 + worth.fails) * pause(now_.at, candidate.at) + worth.slowdown * next.length;
+    const Seconds saving = worth.saving * time_left;
+    if (saving < kBatchWorth * next.cost || next.cost > budget) continue;
+    if (!best || saving - next.cost > most) {
+      best = next;
+      most = saving - next.cost;
+    }
+  }
+  return best;
+}
+
+Decision Controller::propose_batch_try(const BatchTry& to) {
+  proposed_batch_ = to;
+  Decision decision = stay("");
+  decision.move = true;
+  decision.to = to.at;
+  const CalibrationBelief::Interval c = calibration();
+  decision.give_reason(
+      fmt::format("a try for {}; the critical batch is {:.2g} to {:.2g} times the noise scale",
+                  human_seconds(to.length), c.low, c.high));
+  return decision;
+}
+
+Decision Controller::stay(std::string why) const {
+  Decision decision;
+  decision.to = now_.at;
+  decision.candidates = 1;
+  decision.goodput = goodput().value_or(0);
+  decision.critical_batch = critical_batch().value_or(0);
+  decision.why = std::move(why);
+  return decision;
+}
+
 Decision Controller::propose_try(const Candidate& to, const Candidate& reference) {
   proposes_try_ = true;
   const StepTimeRatio ratio = times_.ratio(to, reference);
-  Decision decision;
+  Decision decision = stay("");
   decision.move = true;
   decision.to = to.at;
-  decision.candidates = 1;
-  decision.goodput = goodput().value_or(0);
   decision.gain = std::exp(-times_.ratio(to, now_).log_mean) - 1;  // at the same batch
-  if (const std::optional<NoiseEstimate> estimate = noise()) {
-    decision.critical_batch = options_.policy.calibration * estimate->gns;
-  }
   decision.give_reason(fmt::format(
       "a try; a step is believed to take x{:.2f} of {}'s, uncertain by a factor of {:.2f}",
       std::exp(ratio.log_mean), short_name(reference.at.plan), std::exp(ratio.log_sd)));
@@ -402,6 +518,7 @@ Json Controller::to_json() const {
                {"predicted_pauses_s", predicted_pauses_.v},
                {"measured_pauses_s", measured_pauses_.v},
                {"in_place_pause_s", in_place_pause_.v}};
+  if (calibration_) json["calibration"] = calibration_->to_json();
   // A run that decides nothing saves no times, so that equal runs have equal checkpoints.
   if (options_.policy.adapt == Adapt::kOff) return json;
   json["machine"] = options_.machine;
@@ -411,6 +528,7 @@ Json Controller::to_json() const {
   json["elapsed_s"] = elapsed_.v;
   json["probed_s"] = (probed_ + (trial_ ? trial_->cost : Seconds())).v;
   json["misses"] = misses_;
+  json["batch_tries_s"] = batch_tries_cost_.v;
   return json;
 }
 
@@ -431,6 +549,8 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
   const double elapsed = fields.number_or("elapsed_s", 0, 0, kMost);
   const double probed = fields.number_or("probed_s", 0, 0, kMost);
   const std::int64_t misses = fields.integer_or("misses", 0, 0, 1'000'000);
+  const Json& calibration = fields.child("calibration");
+  const double batch_tries = fields.number_or("batch_tries_s", 0, 0, kMost);
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   COPUS_TRY(noise_, NoiseScale::from_json(noise, where + ": noise", options_.noise));
@@ -445,6 +565,10 @@ Result<void> Controller::restore(const Json& json, const std::string& where) {
     }
     misses_ = misses;
   }
+  if (calibration_ && !calibration.is_null()) {
+    COPUS_TRY_VOID(calibration_->restore(calibration, where + ": calibration"));
+  }
+  batch_tries_cost_ = Seconds(batch_tries);
   unmeasured_samples_ = unmeasured;
   predicted_pauses_ = Seconds(predicted);
   measured_pauses_ = Seconds(measured);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "copus/goodput/calibration_belief.h"
 #include "copus/goodput/candidates.h"
 #include "copus/goodput/drive.h"
 #include "copus/goodput/noise_scale.h"
@@ -22,6 +23,12 @@ struct ControllerOptions {
   // and that of the norms' weights.
   double scales_factor_sd = 0.35;
   StepTimeOptions times;
+  // What a run that learns its critical batch from its losses believes before; nothing:
+  // policy.calibration and policy.kind hold. A run that tracks the critical batch does not learn.
+  std::optional<CalibrationPrior> calibration;
+  // The share of the run's time so far that tries of batches, which show the critical batch, may
+  // have cost: their pauses, and the progress that they are expected to lose; 0: no tries.
+  double batch_probe = 0.03;
   std::int64_t decide_every = 10;  // steps
   std::int64_t warm_steps = 2;     // steps after a move whose time is ignored
   // The assumed pause of a change of batch or micro-batch, until the first one is measured.
@@ -46,6 +53,12 @@ class Controller final : public Decider {
   // Combines the estimate of the whole gradient with that of the norms' weights.
   std::optional<NoiseEstimate> noise() const;
   std::optional<NoiseEstimate> scales_noise() const { return scales_noise_.estimate(); }
+  // The critical batch over the noise scale, as it is believed; its ends are equal if it is given.
+  CalibrationBelief::Interval calibration() const;
+  // Nothing while the noise scale is not known.
+  std::optional<double> critical_batch() const;
+  // The probability that progress follows the lr-aware law.
+  double lr_aware() const;
   // The Goodput of the current configuration, with its measured step time (before there is one,
   // with the believed one). Nothing while the noise scale is not known.
   std::optional<double> goodput() const;
@@ -88,6 +101,14 @@ class Controller final : public Decider {
     Seconds usual;  // a step of home's layout, as believed; of a try: of the fastest so far
     Seconds cost;   // pauses, and what the steps take longer than usual
   };
+  // A batch that is tried for what it shows of the critical batch.
+  struct BatchTry {
+    Configuration at;
+    Seconds length;
+    Seconds cost;                            // expected
+    Seconds end;                             // the run's elapsed time then
+    std::optional<Configuration> came_from;  // before the try
+  };
   // A layout that a trial found slower than another one at that batch.
   struct Lost {
     Configuration at;
@@ -96,6 +117,7 @@ class Controller final : public Decider {
   };
 
   const Candidate& find(const Configuration& at) const;
+  std::optional<double> finite_gns() const;
   Seconds pause(const Configuration& from, const Configuration& to) const;
   Choice choice(const Candidate& candidate) const;
   Situation situation(std::optional<Seconds> remaining) const;
@@ -103,10 +125,14 @@ class Controller final : public Decider {
   // The policy's options, with a longer dwell after moves that did not keep their promise.
   PolicyOptions patient_policy() const;
   Seconds left(std::optional<Seconds> remaining) const;
+  Seconds to_expect(std::optional<Seconds> remaining) const;
   bool has_lost(const Configuration& at) const;
   // The fastest candidate with this placement at the current batch; null: there is none.
   const Candidate* at_batch(const Configuration& layout) const;
   const Candidate* best_try(const Candidate& reference, std::optional<Seconds> remaining) const;
+  std::optional<BatchTry> best_batch_try(std::optional<Seconds> remaining) const;
+  Decision propose_batch_try(const BatchTry& to);
+  Decision stay(std::string why) const;
   Decision propose_try(const Candidate& to, const Candidate& reference);
   Decision judge_trial(std::optional<Seconds> remaining);
   void end_trial(const Candidate& winner);
@@ -117,6 +143,7 @@ class Controller final : public Decider {
   Candidate start_, now_;
   std::function<Seconds(const Configuration&, const Configuration&)> predicted_pause_;
   NoiseScale noise_, scales_noise_;
+  std::optional<CalibrationBelief> calibration_;
   std::int64_t unmeasured_samples_ = 0;  // since the last step with norms
   StepTimes times_;
   Seconds predicted_pauses_, measured_pauses_;  // of all moves of state so far
@@ -132,6 +159,8 @@ class Controller final : public Decider {
   bool returns_ = false;       // the last decision goes back from a trial
   std::optional<Trial> left_;  // the trial that it goes back from
   Seconds elapsed_, probed_;   // steps and pauses so far; what tries have cost
+  std::optional<BatchTry> proposed_batch_, batch_try_;
+  Seconds batch_tries_cost_;   // so far, as it was expected
   std::int64_t misses_ = 0;    // moves in a row that did not keep their promise
   std::vector<Seconds> warm_;  // the first steps since the last move, until they are charged
   bool warm_in_place_ = false, warm_after_return_ = false;

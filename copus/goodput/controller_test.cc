@@ -156,8 +156,11 @@ Result<void> drive(FakeJob& job, Controller& controller) {
 StepReport report(Int step, double seconds, double gns, double batch) {
   // A small scatter, so that the estimator has a spread to measure.
   const double scatter = step % 2 == 0 ? 1.002 : 0.998;
-  return {step, 0, 0, Seconds(seconds), {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}},
-          {}};
+  StepReport report;
+  report.step = step;
+  report.time = Seconds(seconds);
+  report.norms = {{1, (1 + gns) * scatter, 1}, {batch, 1 + gns / batch, 1}};
+  return report;
 }
 
 TEST(Drive, StepsObservesDecidesMovesAndSettlesInThisOrder) {

@@ -20,9 +20,10 @@ namespace copus {
 
 // The measurements of one step.
 struct StepReport {
-  std::int64_t step = 0;     // counted from 1
-  std::int64_t samples = 0;  // that the run has consumed, with this step's
-  double loss = 0;
+  std::int64_t step = 0;       // counted from 1
+  std::int64_t samples = 0;    // that the run has consumed, with this step's
+  std::optional<double> loss;  // nothing: the step was skipped
+  double learning_rate = 1;    // the schedule's, relative to its peak, without the batch's factor
   Seconds time;
   std::vector<SquaredNorm> norms;        // empty: not measured in this step
   std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty: not measured

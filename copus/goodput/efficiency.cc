@@ -22,6 +22,13 @@ std::string_view to_string(GoodputKind kind) {
   return "";
 }
 
+double BatchLaw::progress_per_sample(double batch, double gns) const {
+  const double ratio = batch / (calibration * gns);
+  const double efficiency =
+      sharpness == 1 ? 1 / (1 + ratio) : std::pow(1 + std::pow(ratio, sharpness), -1 / sharpness);
+  return kind == GoodputKind::kLrAware ? efficiency * std::sqrt(batch) : efficiency;
+}
+
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch) {
   const double plain = samples_per_s * statistical_efficiency(batch, critical_batch);
   return kind == GoodputKind::kLrAware ? plain * std::sqrt(batch) : plain;

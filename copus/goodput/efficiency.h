@@ -19,6 +19,23 @@ enum class GoodputKind {
 inline constexpr std::array kGoodputKinds = {GoodputKind::kPlain, GoodputKind::kLrAware};
 std::string_view to_string(GoodputKind kind);
 
+// How the progress per sample depends on the batch: 1/(1 + (B/Bcrit)^k)^(1/k), with Bcrit a
+// multiple of the noise scale, and for lr-aware Goodput times the square root of the batch.
+struct BatchLaw {
+  double calibration = 2;  // critical batch / noise scale
+  double sharpness = 1;    // k; the published law has 1
+  GoodputKind kind = GoodputKind::kPlain;
+
+  // In units that are the same for all batches, but not for all laws. REQUIRES: batch, gns > 0.
+  double progress_per_sample(double batch, double gns) const;
+};
+
+// One of the laws that a belief is a mixture of.
+struct WeightedLaw {
+  double weight = 1;  // all weights add up to 1
+  BatchLaw law;
+};
+
 // Values can be compared between batches and layouts, but not between kinds. REQUIRES: batch > 0.
 double goodput(GoodputKind kind, double samples_per_s, double batch, double critical_batch);
 

@@ -38,7 +38,9 @@ std::optional<NoiseEstimate> usable(const std::optional<NoiseEstimate>& noise) {
 class Judge {
  public:
   Judge(const PolicyOptions& options, const Situation& situation, const NoiseEstimate& noise)
-      : options_(options), at_(situation), noise_(noise) {}
+      : options_(options), at_(situation), noise_(noise), laws_(situation.laws) {
+    if (laws_.empty()) laws_.push_back({1, {options.calibration, 1, options.kind}});
+  }
 
   double critical_batch() const { return options_.calibration * noise_.gns; }
 
@@ -48,16 +50,14 @@ class Judge {
   }
 
   bool allowed(const Choice& choice) const {
-    const double ratio = batch_ratio(choice);
-    const double slack = 1e-9;  // 3 x 2 / 2 must not be above 3
     return choice.at != at_.now.at && choice.step_time > Seconds() &&
-           ratio <= options_.growth + slack && ratio >= 1 / options_.growth - slack &&
+           growth_allowed(options_, batch_ratio(choice)) &&
            (options_.adapt == Adapt::kFull || stays(choice));
   }
 
   Rated rate(const Choice& choice) const {
-    const double there = goodput_of(choice);
-    return {&choice, there, there / goodput_of(at_.now) - 1};
+    const double ratio = speed(choice) * progress_ratio(choice, noise_.gns);
+    return {&choice, goodput_of(at_.now) * ratio, ratio - 1};
   }
 
   // Compares by Goodput. Among equals, prefers the smaller change, then the simpler plan, then the
@@ -89,15 +89,15 @@ class Judge {
   // "Goodput +14.2% (speed x1.31, …; critical batch 85)".
   std::string describe(const Rated& rated) const {
     const Choice& to = *rated.choice;
-    const auto batch = static_cast<double>(to.at.global_batch);
-    const auto batch_now = static_cast<double>(at_.now.at.global_batch);
-    const double speed = batch_ratio(to) * at_.now.step_time / to.step_time;
-    const double efficiency = statistical_efficiency(batch, critical_batch()) /
-                              statistical_efficiency(batch_now, critical_batch());
-    std::string text = fmt::format("Goodput {:+.1f}% (speed x{:.2f}, efficiency x{:.2f}",
-                                   100 * rated.gain, speed, efficiency);
-    if (options_.kind == GoodputKind::kLrAware) {
-      text += fmt::format(", learning rate x{:.2f}", learning_rate_factor(batch, batch_now));
+    std::string text = fmt::format("Goodput {:+.1f}% (speed x{:.2f}", 100 * rated.gain, speed(to));
+    const double progress = progress_ratio(to, noise_.gns);
+    if (!laws_agree_in_kind()) {
+      text += fmt::format(", progress per sample x{:.2f}", progress);
+    } else if (laws_.front().law.kind == GoodputKind::kPlain) {
+      text += fmt::format(", efficiency x{:.2f}", progress);
+    } else {
+      const double rate = learning_rate_factor(batch_of(to), batch_of(at_.now));
+      text += fmt::format(", efficiency x{:.2f}, learning rate x{:.2f}", progress / rate, rate);
     }
     return text + fmt::format("; critical batch {})", human_count(critical_batch()));
   }
@@ -136,9 +136,13 @@ class Judge {
 
  private:
   bool stays(const Choice& choice) const { return same_placement(choice.at.plan, at_.now.at.plan); }
-  double batch_ratio(const Choice& choice) const {
-    return static_cast<double>(choice.at.global_batch) /
-           static_cast<double>(at_.now.at.global_batch);
+  static double batch_of(const Choice& choice) {
+    return static_cast<double>(choice.at.global_batch);
+  }
+  double batch_ratio(const Choice& choice) const { return batch_of(choice) / batch_of(at_.now); }
+  // Samples per second there over those here.
+  double speed(const Choice& choice) const {
+    return batch_ratio(choice) * at_.now.step_time / choice.step_time;
   }
   double margin(const Rated& rated) const {
     return stays(*rated.choice) ? options_.batch_margin : options_.margin;
@@ -154,17 +158,26 @@ class Judge {
       const double nearest = noise_.gns * 1e-3;  // an end at 0 counts as a thousandth
       return noise_.gns * std::pow(std::max(end, nearest) / noise_.gns, sds / kIntervalSds);
     };
-    const double expected = efficiency_ratio(*rated.choice, noise_.gns);
-    const double worst = std::min(efficiency_ratio(*rated.choice, towards(noise_.low)),
-                                  efficiency_ratio(*rated.choice, towards(noise_.high)));
+    const double expected = progress_ratio(*rated.choice, noise_.gns);
+    const double worst = std::min(progress_ratio(*rated.choice, towards(noise_.low)),
+                                  progress_ratio(*rated.choice, towards(noise_.high)));
     return (1 + rated.gain) * std::min(1.0, worst / expected) - 1;
   }
-  double efficiency_ratio(const Choice& choice, double gns) const {
-    auto efficiency = [&](const Configuration& at) {
-      return statistical_efficiency(static_cast<double>(at.global_batch),
-                                    options_.calibration * gns);
-    };
-    return efficiency(choice.at) / efficiency(at_.now.at);
+  // The progress per sample there over the one here, if the noise scale is `gns`. Where laws
+  // differ, it is that of the mean time that the same progress takes.
+  double progress_ratio(const Choice& choice, double gns) const {
+    const double here = batch_of(at_.now), there = batch_of(choice);
+    if (here == there) return 1;
+    double time = 0;
+    for (const auto& [weight, law] : laws_) {
+      time += weight * law.progress_per_sample(here, gns) / law.progress_per_sample(there, gns);
+    }
+    return 1 / time;
+  }
+  bool laws_agree_in_kind() const {
+    return std::all_of(laws_.begin(), laws_.end(), [&](const WeightedLaw& each) {
+      return each.law.kind == laws_.front().law.kind;
+    });
   }
 
   Seconds left() const { return at_.remaining.value_or(options_.horizon); }
@@ -190,6 +203,7 @@ class Judge {
   const PolicyOptions& options_;
   const Situation& at_;
   const NoiseEstimate& noise_;
+  std::vector<WeightedLaw> laws_;
 };
 
 // Chooses the largest batch that the layout allows and that is not above the critical batch, or the
@@ -238,6 +252,11 @@ PolicyOptions published(PolicyOptions options) {
   options.calibration = 2;
   options.caution = options.noise_caution = 0;
   return options;
+}
+
+bool growth_allowed(const PolicyOptions& options, double ratio) {
+  const double slack = 1e-9;  // 3 x 2 / 2 must not be above 3
+  return ratio <= options.growth + slack && ratio >= 1 / options.growth - slack;
 }
 
 void Decision::give_reason(std::string text) {

@@ -63,6 +63,8 @@ struct Situation {
   Choice now;
   std::vector<Choice> choices;  // may include `now`, which is ignored
   std::optional<NoiseEstimate> noise;
+  // What is believed of the progress at each batch; empty: options.kind and calibration hold.
+  std::vector<WeightedLaw> laws;
   std::int64_t steps_here = 0;             // since the last move, or the start
   std::optional<Configuration> came_from;  // before the last move
   std::optional<Seconds> remaining;        // of the run, at the current speed
@@ -81,6 +83,9 @@ struct Decision {
   // Sets both texts. REQUIRES: `to` is set.
   void give_reason(std::string text);
 };
+
+// Whether the batch may change by this factor at once.
+bool growth_allowed(const PolicyOptions& options, double ratio);
 
 // Picks the choice with the highest Goodput among those that clear every bar: margin, certainty,
 // pause, dwell.

@@ -139,7 +139,7 @@ TEST(Policy, NoMoveIsBelowItsBars) {
     ASSERT_NE(to, choices.end()) << decision.why;
     const double gain =
         goodput_of(options, *to, situation) / goodput_of(options, situation.now, situation) - 1;
-    EXPECT_DOUBLE_EQ(decision.gain, gain);
+    EXPECT_NEAR(decision.gain, gain, 1e-12);
     const bool stays = same_placement(to->at.plan, situation.now.at.plan);
     in_place += stays ? 1 : 0;
     EXPECT_GE(gain, stays ? options.batch_margin : options.margin);

@@ -36,4 +36,22 @@ TryWorth worth_of_try(const std::vector<WeightedRatio>& x) {
   return mean;
 }
 
+BatchTryWorth worth_of_batch_try(const std::vector<WeightedLaw>& laws, double gns,
+                                 std::int64_t here, std::int64_t there, double speed) {
+  BatchTryWorth all;
+  double mean = 0, square = 0;
+  for (const auto& [weight, law] : laws) {
+    const double progress = law.progress_per_sample(static_cast<double>(there), gns) /
+                            law.progress_per_sample(static_cast<double>(here), gns);
+    const double x = 1 / (speed * progress);
+    all.worth.saving += weight * std::max(0.0, 1 - x);
+    all.worth.slowdown += weight * std::max(0.0, x - 1);
+    if (x > 1) all.worth.fails += weight;
+    mean += weight * std::log(progress);
+    square += weight * std::log(progress) * std::log(progress);
+  }
+  all.log_sd = std::sqrt(std::max(0.0, square - mean * mean));
+  return all;
+}
+
 }  // namespace copus

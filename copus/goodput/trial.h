@@ -1,8 +1,11 @@
-// What it is worth to try a layout whose step time is uncertain, and what the try costs.
+// What it is worth to try a layout whose step time is uncertain, or a batch whose progress is, and
+// what the try costs.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
+#include "copus/goodput/efficiency.h"
 #include "copus/goodput/step_times.h"
 
 namespace copus {
@@ -18,5 +21,13 @@ struct TryWorth {
 };
 TryWorth worth_of_try(const StepTimeRatio& x);
 TryWorth worth_of_try(const std::vector<WeightedRatio>& x);
+
+// What it is worth to try another batch. `speed`: the samples per second there over those here.
+struct BatchTryWorth {
+  TryWorth worth;     // of the time that the same progress takes
+  double log_sd = 0;  // of ln(progress per sample there / here): what a try can show
+};
+BatchTryWorth worth_of_batch_try(const std::vector<WeightedLaw>& laws, double gns,
+                                 std::int64_t here, std::int64_t there, double speed);
 
 }  // namespace copus

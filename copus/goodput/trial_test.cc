@@ -53,5 +53,22 @@ TEST(Trial, AMixtureIsWorthTheMeanOfItsParts) {
   EXPECT_GT(all.saving, 10 * worth_of_try(StepTimeRatio{0.2, 0.078}).saving);
 }
 
+TEST(Trial, ABatchIsWorthWhatTheLawsSayOfIt) {
+  // From 10 to 30 at three times the samples/s: the first law says that samples are worth 11/31 of
+  // what they were, the second 1010/1030.
+  const std::vector<WeightedLaw> laws = {{0.25, {.calibration = 1}}, {0.75, {.calibration = 1000}}};
+  const auto [worth, log_sd] = worth_of_batch_try(laws, 1, 10, 30, 2.5);
+  const double slow = 31.0 / 11 / 2.5, fast = 1030.0 / 1010 / 2.5;
+  EXPECT_NEAR(worth.slowdown, 0.25 * (slow - 1), 1e-12);
+  EXPECT_NEAR(worth.saving, 0.75 * (1 - fast), 1e-12);
+  EXPECT_NEAR(worth.fails, 0.25, 1e-12);
+  EXPECT_NEAR(log_sd, std::sqrt(0.25 * 0.75) * std::log(slow / fast), 1e-12);
+}
+
+TEST(Trial, ABatchThatAllLawsAgreeOnHasNothingToShow) {
+  const std::vector<WeightedLaw> one = {{0.5, {.calibration = 3}}, {0.5, {.calibration = 3}}};
+  EXPECT_NEAR(worth_of_batch_try(one, 10, 16, 32, 1.8).log_sd, 0, 1e-7);
+}
+
 }  // namespace
 }  // namespace copus

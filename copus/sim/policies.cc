@@ -130,7 +130,10 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
   World world = scenario.world;
   ControllerOptions controller = scenario.controller;
   controller.policy.adapt = policy.adapt;
-  if (policy.goodput) controller.policy.kind = *policy.goodput;
+  if (policy.goodput) {
+    controller.policy.kind = *policy.goodput;
+    if (controller.calibration) controller.calibration->kind = policy.goodput;
+  }
   std::vector<Candidate> believed = scenario.candidates;
   if (policy.rules == Rules::kCopus2026) {
     controller.policy = published(controller.policy);
@@ -142,6 +145,7 @@ Result<SimOutcome> simulate(const Scenario& scenario, const Policy& policy,
       candidate.predicted = measured;
     }
     controller.judge_moves = false;
+    controller.calibration.reset();
   }
   if (policy.adapt == Adapt::kOff)
     controller.decide_every = std::numeric_limits<std::int64_t>::max();

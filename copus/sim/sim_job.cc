@@ -59,7 +59,8 @@ Result<StepReport> SimJob::step() {
   note();
   report.step = outcome_.steps;
   report.samples = outcome_.samples;
-  report.loss = loss_;
+  report.loss =
+      loss_ + world_.loss_noise / std::sqrt(batch) * std::normal_distribution<double>()(random_);
   if (!outcome_.reached) save_or_fail();
   return report;
 }

@@ -27,7 +27,7 @@ bool is_published(const PolicyArgs& args, const AnyOption* option) {
   const DecisionArgs& decisions = args.decisions;
   return option == &args.goodput || option == &args.calibration || option == &decisions.margin ||
          option == &decisions.batch_margin || option == &decisions.caution ||
-         option == &decisions.probe;
+         option == &decisions.probe || option == &decisions.batch_probe;
 }
 
 Result<void> use_published_policy(PolicyArgs& args, ControllerOptions& out) {
@@ -41,6 +41,7 @@ Result<void> use_published_policy(PolicyArgs& args, ControllerOptions& out) {
   }
   out.policy = published(out.policy);
   out.probe = 0;
+  out.calibration.reset();
   out.judge_moves = false;
   return {};
 }
@@ -49,7 +50,12 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   PolicyOptions& policy = out.policy;
   const DecisionArgs& decisions = args.decisions;
   if (args.goodput.given()) policy.kind = *args.goodput;
-  policy.calibration = *args.calibration;
+  if (args.calibration.known()) {
+    policy.calibration = *args.calibration;
+  } else {
+    out.calibration.emplace();
+    if (args.goodput.given()) out.calibration->kind = *args.goodput;
+  }
   policy.margin = *decisions.margin;
   policy.batch_margin = *decisions.batch_margin;
   policy.caution = *decisions.caution;
@@ -57,6 +63,7 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   policy.horizon = *decisions.horizon;
   out.decide_every = *decisions.decide_every;
   out.probe = *decisions.probe;
+  out.batch_probe = *decisions.batch_probe;
   return {};
 }
 

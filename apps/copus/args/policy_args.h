@@ -57,6 +57,11 @@ struct DecisionArgs : OptionGroup {
   Option<double> probe{this, "--probe", number(0, 0.5),
                        "share of the run's time that tries of layouts may cost; 0: no tries",
                        ControllerOptions().probe};
+  Option<double> batch_probe{
+      this, "--batch-probe", number(0, 0.5),
+      "share of the run's time that tries of batches may cost, which show the critical batch; 0: "
+      "no tries",
+      ControllerOptions().batch_probe};
   Option<BatchRange> batches{this, "--batch-range", batch_range(),
                              "the batches to choose from: LOW, 2 LOW, ... up to HIGH",
                              Otherwise{usual_batches.text}};
@@ -66,12 +71,14 @@ struct PolicyArgs : OptionGroup {
   PolicyArgs(OptionGroup* whole, const std::string& title, const UsualBatches& usual)
       : OptionGroup(whole, title), decisions{this, title, usual} {}
 
-  Option<GoodputKind> goodput{this, "--goodput", one_of(kGoodputKinds),
-                              "what is maximised: plain is samples/s x efficiency; lr-aware is "
-                              "samples/s x efficiency x the square root of the batch",
-                              PolicyOptions().kind};
+  Option<GoodputKind> goodput{
+      this, "--goodput", one_of(kGoodputKinds),
+      "what is maximised: plain is samples/s x efficiency; lr-aware is "
+      "samples/s x efficiency x the square root of the batch",
+      Otherwise{"learned with the critical batch; lr-aware with --calibration"}};
   Option<double> calibration{this, "--calibration", number(1e-3, 1e6),
-                             "critical batch / gradient noise scale", PolicyOptions().calibration};
+                             "critical batch / gradient noise scale",
+                             Otherwise{"learned from the run's losses"}};
   DecisionArgs decisions;
   FixOption fix{this};
 };

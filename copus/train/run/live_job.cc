@@ -6,6 +6,7 @@
 #include "copus/base/seconds_since.h"
 #include "copus/base/text.h"
 #include "copus/train/checkpoint/run_state.h"
+#include "copus/train/engine/adamw.h"
 #include "copus/train/move/move.h"
 #include "copus/train/options/open_data.h"
 #include "copus/train/run/announce.h"
@@ -121,6 +122,8 @@ Result<StepReport> LiveJob::step() {
     samples_ += trainer_.options().global_batch;
     data_hash_ = add_hashes(data_hash_, result_.data_hash);
     loss_ = report.loss = result_.loss;
+    const LrSchedule& rates = trainer_.options().lr;
+    if (rates.peak > 0) report.learning_rate = learning_rate(rates, samples_) / rates.peak;
     if (result_.norms) {
       report.norms = result_.norms->all;
       report.scale_norms = result_.norms->scales;
@@ -189,6 +192,7 @@ Result<void> LiveJob::observed(const StepReport& step) {
   if (done()) return save_what_is_left();
   if (leads_) {
     if (!result_.is_bad()) COPUS_TRY_VOID(log_.write(step_event(step)));
+    COPUS_TRY_VOID(say_what_is_learned());
     if (const std::optional<Decision>& later = controller_->later()) {
       const bool goes_on_there = later->move && controller_->resume_at() == later->to;
       COPUS_TRY_VOID(log_.write(
@@ -196,6 +200,28 @@ Result<void> LiveJob::observed(const StepReport& step) {
     }
   }
   return conclude();
+}
+
+// Writes what is believed of the critical batch if an end of its interval has changed by a tenth.
+Result<void> LiveJob::say_what_is_learned() {
+  constexpr double kVisible = 1.1;
+  const std::optional<NoiseEstimate> noise = controller_->noise();
+  const CalibrationBelief::Interval now = controller_->calibration();
+  if (now.low == now.high || !noise || !std::isfinite(noise->gns)) return {};
+  const auto differ = [](double a, double b) { return a > kVisible * b || b > kVisible * a; };
+  if (said_ && !differ(now.median, said_->median) && !differ(now.low, said_->low) &&
+      !differ(now.high, said_->high)) {
+    return {};
+  }
+  said_ = now;
+  return log_.write(CalibrationEvent{.step = steps_,
+                                     .samples = samples_,
+                                     .calibration = now.median,
+                                     .low = now.low,
+                                     .high = now.high,
+                                     .lr_aware = controller_->lr_aware(),
+                                     .gns = noise->gns,
+                                     .lr = result_.lr});
 }
 
 Result<void> LiveJob::conclude() {
@@ -343,7 +369,7 @@ StepEvent LiveJob::step_event(const StepReport& step) const {
   event.step = steps_;
   event.samples = samples_;
   event.tokens = tokens();
-  event.loss = step.loss;
+  event.loss = step.loss.value_or(0);
   event.grad_norm = result_.grad_norm;
   event.lr = result_.lr;
   event.global_batch = t.global_batch;
@@ -357,11 +383,9 @@ StepEvent LiveJob::step_event(const StepReport& step) const {
   if (const std::optional<NoiseEstimate> noise = controller_->noise()) {
     event.gns_low = noise->low;
     event.gns_high = noise->high;
-    if (noise->gns > 0 && std::isfinite(noise->gns)) {
-      event.gns = noise->gns;
-      event.critical_batch = options_.adapt.controller.policy.calibration * noise->gns;
-    }
+    if (noise->gns > 0 && std::isfinite(noise->gns)) event.gns = noise->gns;
   }
+  event.critical_batch = controller_->critical_batch();
   if (const std::optional<NoiseEstimate> scales = controller_->scales_noise()) {
     event.gns_scales = scales->gns;
   }

@@ -52,6 +52,8 @@ class LiveJob final : public Job {
   Result<std::string> roll_back();
   // Returns false if the evaluation was given up because a rank was asked to stop.
   Result<bool> evaluate();
+  // REQUIRES: leads_.
+  Result<void> say_what_is_learned();
   // Evaluates if an evaluation is due, and looks for a reason to stop.
   Result<void> conclude();
   Asked asked_to_stop() const;
@@ -81,6 +83,7 @@ class LiveJob final : public Job {
   std::uint64_t data_hash_ = 0;
   std::int64_t moves_ = 0;
   Seconds pause_;
+  std::optional<CalibrationBelief::Interval> said_;  // in the last event
   // Why the run is over; empty: it is not over.
   std::optional<EndReason> reason_;
   std::string error_;

@@ -100,6 +100,12 @@ void take_saved(const std::string& run_dir, RunOutcome& outcome) {
   }
 }
 
+std::string describe(const CalibrationBelief::Interval& c) {
+  if (c.low == c.high) return fmt::format("{:.3g} times", c.median);
+  return fmt::format("{:.2g} ({:.2g} to {:.2g}, learned from the losses) times", c.median, c.low,
+                     c.high);
+}
+
 // Returns a text that says what the moves gained, or "" if there were none.
 std::string summary_of(const Phases& phases, const Controller& controller) {
   if (phases.moves() == 0) return "";
@@ -109,8 +115,8 @@ std::string summary_of(const Phases& phases, const Controller& controller) {
     text += fmt::format(
         "Estimated progress, with {} of pauses: {:.2f} times that of a run that stays where it "
         "began "
-        "(samples/s as measured; efficiency from a critical batch of {:.3g} x noise scale)\n",
-        human_seconds(phases.pause()), *gain, controller.options().policy.calibration);
+        "(samples/s as measured; efficiency from a critical batch of {} the noise scale)\n",
+        human_seconds(phases.pause()), *gain, describe(controller.calibration()));
   }
   return text;
 }
