@@ -23,6 +23,21 @@ Values<BatchRange> batch_range() {
       });
 }
 
+Values<double> calibration_or_learned() {
+  static constexpr double kLeast = 1e-3, kMost = 1e6;
+  return single<double>(
+      "X|learned",
+      [](const std::string& text, const std::string& field) -> Result<double> {
+        if (text == "learned") return kLearned;
+        const Result<double> number = parse_number(text, field, kLeast, kMost);
+        if (number) return number;
+        return field_error(field, "got {}; want learned, or a number from {} to {:.0f}", text,
+                           kLeast, kMost);
+      },
+      [](double value) -> Json { return value == kLearned ? Json("learned") : Json(value); },
+      fmt::format("`learned`, or {} to {:.0f}", kLeast, kMost));
+}
+
 bool is_published(const PolicyArgs& args, const AnyOption* option) {
   const DecisionArgs& decisions = args.decisions;
   return option == &args.goodput || option == &args.calibration || option == &decisions.margin ||
@@ -50,7 +65,7 @@ Result<void> resolve_policy(const PolicyArgs& args, ControllerOptions& out) {
   PolicyOptions& policy = out.policy;
   const DecisionArgs& decisions = args.decisions;
   if (args.goodput.given()) policy.kind = *args.goodput;
-  if (args.calibration.known()) {
+  if (*args.calibration != kLearned) {
     policy.calibration = *args.calibration;
   } else {
     out.calibration.emplace();

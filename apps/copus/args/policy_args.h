@@ -17,6 +17,10 @@ struct BatchRange {
 };
 Values<BatchRange> batch_range();  // "LOW:HIGH"
 
+// The critical batch over the noise scale, or kLearned for "learned".
+inline constexpr double kLearned = 0;
+Values<double> calibration_or_learned();
+
 constexpr const char* kAdapting = "Adapting";
 
 // The default of --batch-range, which differs between commands.
@@ -71,14 +75,14 @@ struct PolicyArgs : OptionGroup {
   PolicyArgs(OptionGroup* whole, const std::string& title, const UsualBatches& usual)
       : OptionGroup(whole, title), decisions{this, title, usual} {}
 
-  Option<GoodputKind> goodput{
-      this, "--goodput", one_of(kGoodputKinds),
-      "what is maximised: plain is samples/s x efficiency; lr-aware is "
-      "samples/s x efficiency x the square root of the batch",
-      Otherwise{"learned with the critical batch; lr-aware with --calibration"}};
-  Option<double> calibration{this, "--calibration", number(1e-3, 1e6),
-                             "critical batch / gradient noise scale",
-                             Otherwise{"learned from the run's losses"}};
+  Option<GoodputKind> goodput{this, "--goodput", one_of(kGoodputKinds),
+                              "what is maximised: plain is samples/s x efficiency; lr-aware is "
+                              "samples/s x efficiency x the square root of the batch",
+                              Otherwise{"lr-aware; learned too where --calibration is"}};
+  Option<double> calibration{this, "--calibration", calibration_or_learned(),
+                             "critical batch / gradient noise scale; learned: from the losses of "
+                             "the run, wherever its batch changes",
+                             kLearned};
   DecisionArgs decisions;
   FixOption fix{this};
 };
