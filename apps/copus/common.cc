@@ -21,9 +21,9 @@
 namespace copus {
 namespace {
 
-// Returns the profile that --framework names, or else the cluster file's.
+// Returns the profile that --framework names, or else the cluster file's, or else `otherwise`.
 Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
-                                        const ClusterSpec& cluster) {
+                                        const ClusterSpec& cluster, std::string_view otherwise) {
   if (asked.known()) return framework_profile(*asked);
   const Json& own = cluster.framework;
   if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
@@ -33,12 +33,13 @@ Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
         field_error("framework", "got {}; want a name, as \"megatron\", or an object", own.dump()));
   }
   if (!own.is_null()) return framework_from_json(own, cluster.name + ": framework");
-  return framework_profile(kDefaultFramework);
+  return framework_profile(otherwise.empty() ? kDefaultFramework : otherwise);
 }
 
 }  // namespace
 
-Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster) {
+Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster,
+                          std::string_view framework) {
   Workload job;
   COPUS_TRY(job.model, load_model(*args.model));
   if (cluster) {
@@ -52,13 +53,22 @@ Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>&
                        job.model.name, job.model.max_positions);
   }
   job.global_batch = *args.global_batch;
-  COPUS_TRY(job.framework, load_framework(args.framework, job.cluster));
+  COPUS_TRY(job.framework, load_framework(args.framework, job.cluster, framework));
+  job.framework_named =
+      args.framework.known() || !job.cluster.framework.is_null() || !framework.empty();
   job.options = job.framework.options;
   const bool has_bf16 = job.cluster.gpu.peak(Precision::kBf16).v > 0;
   job.options.precision = args.precision.value_or(has_bf16 ? Precision::kBf16 : Precision::kFp16);
   COPUS_TRY_VOID(check_precision(job.cluster.gpu, job.options.precision));
+  if (job.limits() != nullptr) {
+    COPUS_TRY_VOID(check_engine_precision(*job.limits(), job.options.precision));
+  }
   COPUS_TRY(job.options, apply_assumptions(job.options, args.assume.value_or("")));
   return job;
+}
+
+StepModel step_model(const Workload& job, std::int64_t global_batch) {
+  return StepModel(job.model, job.cluster, job.seq_len, global_batch, job.options, job.limits());
 }
 
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option) {
@@ -98,8 +108,8 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   COPUS_TRY_VOID(
       fill_in_dp(partial, gpus, "plan", fmt::format("the cluster's {}", counted(gpus, "GPU"))));
   const ParallelPlan& plan = partial.plan;
-  COPUS_TRY_VOID(
-      plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut));
+  COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch,
+                               job.options.stage_cut, job.limits()));
   COPUS_TRY_VOID(check_ring_attention(job.options, job.cluster.gpu, plan.cp));
   return plan;
 }

@@ -53,14 +53,26 @@ struct Workload {
   ModelSpec model;
   ClusterSpec cluster;
   FrameworkProfile framework;
-  CostOptions options;  // the framework's, with --assume and --precision applied
+  CostOptions options;           // the framework's, with --assume and --precision applied
+  bool framework_named = false;  // by --framework, the cluster file or --emit
   std::int64_t seq_len = 0;
   std::int64_t global_batch = 0;
+
+  // The limits of the framework that the user named; null: none was named, or it has none.
+  const EngineLimits* limits() const {
+    return framework_named && framework.limits ? &*framework.limits : nullptr;
+  }
 };
 
+// Returns the job's model at this batch. REQUIRES: `job` outlives the result.
+StepModel step_model(const Workload& job, std::int64_t global_batch);
+inline StepModel step_model(const Workload& job) { return step_model(job, job.global_batch); }
+
 // Loads the job that `args` describes. `cluster`: used instead of --cluster, if given.
+// `framework`: used if neither --framework nor the cluster file names one; empty: the default.
 Result<Workload> load_job(const JobArgs& args,
-                          const std::optional<ClusterSpec>& cluster = std::nullopt);
+                          const std::optional<ClusterSpec>& cluster = std::nullopt,
+                          std::string_view framework = "");
 
 // `text` is "tp=2,pp=4", "tp2.pp4" or the path of a plan.json. `option` names the flag in errors.
 // dp defaults to the number of GPUs / (tp cp pp).

@@ -17,6 +17,7 @@
 #include "copus/interop/megatron_args.h"
 #include "copus/tuner/pins.h"
 #include "copus/tuner/search.h"
+#include "copus/tuner/usual.h"
 
 namespace copus {
 namespace {
@@ -183,7 +184,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   std::int64_t last_batch = sweep.from;
   for (std::int64_t batch = sweep.from; batch <= sweep.to; batch *= 2) {
     last_batch = batch;
-    const StepModel model(job.model, job.cluster, job.seq_len, batch, job.options);
+    const StepModel model = step_model(job, batch);
     const SearchResult found = search(model, request);
     any_searched = any_searched || found.searched > 0;
     Json point;
@@ -208,7 +209,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     json["sweep"].push_back(point);
   }
   if (!any_searched) {
-    const StepModel last(job.model, job.cluster, job.seq_len, last_batch, job.options);
+    const StepModel last = step_model(job, last_batch);
     if (const Result<void> pins = check_pins(last, request); !pins) {
       return report(with_note(pins.error(), request));
     }
@@ -251,7 +252,7 @@ int run_plan(const PlanArgs& args) {
     return run_sweep(args, *job, request);
   }
   if (emits) say_not_used({&args.top, &args.variants}, "--emit, which prints only the best plan");
-  const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
+  const StepModel model = step_model(*job);
   bool progress_shown = false;
   if (isatty(STDERR_FILENO) != 0) {
     request.progress = [&](std::int64_t seen) {
@@ -293,7 +294,7 @@ int run_plan(const PlanArgs& args) {
     }
     return kOk;
   }
-  const std::optional<RankedPlan> usual = megatron_heuristic(model, request);
+  const std::optional<RankedPlan> usual = usual_plan(model, request, job->framework.usual);
   if (*args.job.json) {
     Json json;
     json["plans"] = Json::array();

@@ -32,12 +32,56 @@ std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t ch
 
 }  // namespace
 
+namespace {
+
+Result<UsualRule> usual_rule_from_json(const Json& json, const std::string& where) {
+  UsualRule rule;
+  FieldReader fields(json, where);
+  rule.text = fields.text("text");
+  fields.ignore("source");
+  const auto list = [&](std::string_view key, auto&& add) {
+    const Json& entries = fields.child(key);
+    bool right = entries.is_array() && !entries.empty();
+    for (const Json& entry : entries) right = right && add(entry);
+    return right;
+  };
+  rule.zero.clear();
+  rule.grow.clear();
+  const bool stages = list("zero", [&](const Json& entry) {
+    const bool right = entry.is_number_integer() && entry >= 0 && entry <= 3;
+    if (right) rule.zero.push_back(entry.get<int>());
+    return right;
+  });
+  if (!stages) fields.fail(error_in(where, field_error("zero", "want a list of 0 to 3")));
+  const bool grows = list("grow", [&](const Json& entry) {
+    for (const PlanField field : {PlanField::kTp, PlanField::kPp, PlanField::kCp}) {
+      if (entry == name_of(field)) rule.grow.push_back(field);
+    }
+    return entry == "tp" || entry == "pp" || entry == "cp";
+  });
+  if (!grows) fields.fail(error_in(where, field_error("grow", "want a list of tp, pp and cp")));
+  fields.refuse_unknown();
+  COPUS_TRY_VOID(fields.finish());
+  return rule;
+}
+
+Json usual_rule_to_json(const UsualRule& rule) {
+  Json json;
+  json["text"] = rule.text;
+  json["zero"] = rule.zero;
+  for (const PlanField field : rule.grow) json["grow"].push_back(name_of(field));
+  return json;
+}
+
+}  // namespace
+
 std::vector<std::string> framework_names() { return catalog_framework_names(); }
 
 Result<FrameworkProfile> framework_from_json(const Json& json, const std::string& where) {
   FieldReader fields(json, where);
   FrameworkProfile profile;
   profile.name = fields.text_or("name", where);
+  profile.title = fields.text_or("title", profile.name);
   profile.gpt_dropout = fields.boolean_or("gpt_dropout", false);
   profile.logs_first_rank = fields.boolean_or("logs_first_rank", false);
   const std::string balance = fields.text_or("stage_balance", "even");
@@ -45,6 +89,9 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   fields.ignore("source");
   const Json& options = fields.child("options");
   profile.network = fields.child("network");
+  profile.analogy = fields.text_or("analogy", "");
+  const Json& limits = fields.child("limits");
+  const Json& usual = fields.child("usual_rule");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   if (balance != "even" && balance != "cost") {
@@ -72,8 +119,25 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
     COPUS_TRY(any, apply_cluster_json(std::move(any), profile.network, where + ": network"));
   }
   if (balance == "cost") profile.stage_balance = StageBalance::kCost;
+  if (!limits.is_null()) {
+    COPUS_TRY(profile.limits, engine_limits_from_json(limits, where + ": limits"));
+    profile.limits->engine = profile.name;
+  }
+  if (!usual.is_null()) {
+    COPUS_TRY(profile.usual, usual_rule_from_json(usual, where + ": usual_rule"));
+  }
+  if (!profile.analogy.empty()) {
+    COPUS_TRY(const std::string text, catalog_framework_text(profile.analogy));
+    COPUS_TRY(const Json nearest, parse_json(text, profile.analogy + ".json"));
+    if (nearest.contains("analogy")) {
+      return error_in(where, field_error("analogy", "got {}; want a framework with runs of its own",
+                                         profile.analogy));
+    }
+    COPUS_TRY(const FrameworkProfile other, framework_from_json(nearest, profile.analogy));
+    profile.options = other.options;
+  }
   if (options.is_null()) return profile;
-  const Result<CostOptions> read = options_from_json(options, where + ": options");
+  const Result<CostOptions> read = options_from_json(options, where + ": options", profile.options);
   if (!read) return read.error();
   profile.options = *read;
   return profile;
@@ -82,10 +146,14 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
 Json framework_to_json(const FrameworkProfile& profile) {
   Json json;
   json["name"] = profile.name;
+  json["title"] = profile.title;
   json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
   json["gpt_dropout"] = profile.gpt_dropout;
   json["logs_first_rank"] = profile.logs_first_rank;
   if (!profile.network.is_null()) json["network"] = profile.network;
+  if (profile.limits) json["limits"] = engine_limits_to_json(*profile.limits);
+  json["usual_rule"] = usual_rule_to_json(profile.usual);
+  if (!profile.analogy.empty()) json["analogy"] = profile.analogy;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");
   return json;
@@ -97,6 +165,7 @@ Result<FrameworkProfile> framework_profile(std::string_view name) {
   COPUS_TRY(const Json json, parse_json(text, where));
   COPUS_TRY(FrameworkProfile profile, framework_from_json(json, where));
   profile.name = name;
+  if (profile.limits) profile.limits->engine = name;
   return profile;
 }
 

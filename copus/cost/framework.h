@@ -6,6 +6,7 @@
 // because a table states less than a plan.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "copus/base/json.h"
 #include "copus/base/result.h"
 #include "copus/cost/options.h"
+#include "copus/spec/engine_limits.h"
 #include "copus/spec/parallel_plan.h"
 
 namespace copus {
@@ -25,8 +27,18 @@ enum class StageBalance {
           // layers and the vocabulary projection
 };
 
+// How users of a framework choose a layout without a search.
+struct UsualRule {
+  std::string text = "tp in the node, then pp, rest dp";
+  // The ZeRO stages to try, in this order.
+  std::vector<int> zero = {1};
+  // The dimensions of model parallelism that grow, in this order, until the model fits.
+  std::vector<PlanField> grow = {PlanField::kTp, PlanField::kPp, PlanField::kCp};
+};
+
 struct FrameworkProfile {
-  std::string name;
+  std::string name;     // as --framework takes it: "megatron"
+  std::string title;    // as its users write it: "Megatron-LM"
   CostOptions options;  // without meaning for `precision`, which the job states
   StageBalance stage_balance = StageBalance::kEven;
   bool gpt_dropout = false;      // GPT shapes train with dropout if a table does not say
@@ -34,6 +46,11 @@ struct FrameworkProfile {
   // network_* keys of a cluster file for the cluster of the framework's published runs; null:
   // unknown. Used only to price such tables, which do not name their cluster. A plan names its own.
   Json network;
+  std::optional<EngineLimits> limits;  // which plans it runs; none: every plan
+  UsualRule usual;
+  // The framework whose options it has, except those that it states itself: no run of its own was
+  // compared. Empty: none.
+  std::string analogy;
 };
 
 // Returns the number of layers of each chunk; empty: the same number each.

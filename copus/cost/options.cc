@@ -150,12 +150,12 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
   return options;
 }
 
-Result<CostOptions> options_from_json(const Json& json, const std::string& where) {
+Result<CostOptions> options_from_json(const Json& json, const std::string& where,
+                                      CostOptions options) {
   if (!json.is_object()) {
     return make_error("{}: got {}; want an object, as {{\"grad_bytes\": 4}}", where,
                       json.type_name());
   }
-  CostOptions options;
   for (const auto& [name, value] : json.items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (text.find(',') != std::string::npos) {

@@ -153,8 +153,9 @@ constexpr double optimizer_bytes(const CostOptions& options) {
 
 // Applies "name=value,name=value". The error names the option, the value and what would be right.
 Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text);
-// Reads options by name from an object. Options that it does not state keep their defaults.
-Result<CostOptions> options_from_json(const Json& json, const std::string& where);
+// Reads options by name from an object. Options that it does not state keep those of `options`.
+Result<CostOptions> options_from_json(const Json& json, const std::string& where,
+                                      CostOptions options = {});
 // Returns all options by name, as `predict --json` prints them.
 Json options_to_json(const CostOptions& options);
 

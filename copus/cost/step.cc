@@ -51,10 +51,12 @@ struct StepModel::Finish {
 };
 
 StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-                     std::int64_t global_batch, const CostOptions& options)
+                     std::int64_t global_batch, const CostOptions& options,
+                     const EngineLimits* limits)
     : model_(model),
       cluster_(cluster),
       options_(options),
+      limits_(limits),
       seq_len_(seq_len),
       global_batch_(global_batch),
       compute_(model, cluster, options),
@@ -158,7 +160,7 @@ StageSplit StepModel::unsplit(std::int64_t chunks) const noexcept {
 }
 
 Result<void> StepModel::validate(const ParallelPlan& plan) const {
-  return plan.validate(model_, cluster_, seq_len_, global_batch_, options_.stage_cut);
+  return plan.validate(model_, cluster_, seq_len_, global_batch_, options_.stage_cut, limits_);
 }
 
 LayerShare StepModel::layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,

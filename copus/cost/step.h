@@ -48,8 +48,10 @@ struct StepTimeline {
 class StepModel {
  public:
   // REQUIRES: the specs are valid and the GPU has the precision (check_precision).
+  // `limits`: of the framework that the plans are for; null: none.
   StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-            std::int64_t global_batch, const CostOptions& options);
+            std::int64_t global_batch, const CostOptions& options,
+            const EngineLimits* limits = nullptr);
 
   ShapeCosts shape_costs(const ParallelPlan& plan) const noexcept;
 
@@ -92,6 +94,7 @@ class StepModel {
   const ModelSpec& model() const { return model_; }
   const ClusterSpec& cluster() const { return cluster_; }
   const CostOptions& options() const { return options_; }
+  const EngineLimits* limits() const { return limits_; }
   const CollectiveModel& collectives() const { return collectives_; }
   std::int64_t seq_len() const { return seq_len_; }
   std::int64_t global_batch() const { return global_batch_; }
@@ -144,6 +147,7 @@ class StepModel {
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   CostOptions options_;
+  const EngineLimits* limits_;
   std::int64_t seq_len_, global_batch_;
   ComputeModel compute_;
   CollectiveModel collectives_;

@@ -21,6 +21,8 @@ namespace copus {
 constexpr std::int64_t kMaxPipeline = 1024;
 constexpr std::int64_t kMaxChunks = 4096;  // pp*vp
 
+struct EngineLimits;
+
 enum class Recompute { kNone, kSelective, kFull };
 enum class ScheduleKind { kGPipe, k1F1B, kInterleaved, kZeroBubble };
 
@@ -61,8 +63,10 @@ struct ParallelPlan {
 
   // Checks the rules of plan_rules.h. The error names the field, its value and the right values.
   // Only an engine that cuts between layers needs a number of chunks that divides the layers.
+  // `limits`: those of a framework; null: none.
   Result<void> validate(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-                        std::int64_t global_batch, StageCut cut = StageCut::kLayers) const;
+                        std::int64_t global_batch, StageCut cut = StageCut::kLayers,
+                        const EngineLimits* limits = nullptr) const;
 };
 
 // The fields of a plan, in the order in which they are listed and pinned.

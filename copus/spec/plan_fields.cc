@@ -67,10 +67,6 @@ constexpr std::string_view kEqualStages = "equal";
 // How many characters of the user's text an error shows.
 constexpr std::size_t kShownValue = 40;
 
-constexpr std::array kRecomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-constexpr std::array kSchedules = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-                                   ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble};
-
 template <typename Enum, std::size_t n>
 Result<Enum> parse_enum(std::string_view field, std::string_view text,
                         const std::array<Enum, n>& values) {

@@ -16,6 +16,11 @@ constexpr std::array<PlanField, kPlanFieldCount> kPlanFields = {
     PlanField::kDp,        PlanField::kEp, PlanField::kMicroBatch, PlanField::kZero,
     PlanField::kRecompute, PlanField::kSp, PlanField::kSchedule,   PlanField::kStageLayers};
 
+inline constexpr std::array kRecomputes = {Recompute::kNone, Recompute::kSelective,
+                                           Recompute::kFull};
+inline constexpr std::array kSchedules = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+                                          ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble};
+
 // Returns the short name that text uses: "mb", "z", "split".
 std::string_view short_name_of(PlanField field);
 // Finds a field by its name_of() or its short_name_of().

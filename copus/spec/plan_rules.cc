@@ -356,9 +356,11 @@ std::span<const PlanRule> plan_rules() { return kRules; }
 
 std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added) {
   std::vector<const PlanRule*> rules;
-  for (const PlanRule& rule : kRules) {
-    if ((known | added).has_all(rule.fields) && !known.has_all(rule.fields)) {
-      rules.push_back(&rule);
+  for (const std::span<const PlanRule> part : {plan_rules(), engine_rules()}) {
+    for (const PlanRule& rule : part) {
+      if ((known | added).has_all(rule.fields) && !known.has_all(rule.fields)) {
+        rules.push_back(&rule);
+      }
     }
   }
   return rules;
@@ -366,8 +368,10 @@ std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added) {
 
 const PlanRule* broken_rule(PlanFields known, const ParallelPlan& plan,
                             const PlanJob& job) noexcept {
-  for (const PlanRule& rule : kRules) {
-    if (known.has_all(rule.fields) && !rule.holds(plan, job)) return &rule;
+  for (const std::span<const PlanRule> part : {plan_rules(), engine_rules()}) {
+    for (const PlanRule& rule : part) {
+      if (known.has_all(rule.fields) && !rule.holds(plan, job)) return &rule;
+    }
   }
   return nullptr;
 }

@@ -131,6 +131,15 @@ std::vector<std::string> right_values(const StepModel& model, const PartialPlan&
   return right;
 }
 
+// Returns what to add to the error if only the framework's limits forbid the pins.
+std::string because_of_limits(const StepModel& model, const PartialPlan& pins) {
+  if (model.limits() == nullptr) return "";
+  const StepModel unlimited(model.model(), model.cluster(), model.seq_len(), model.global_batch(),
+                            model.options());
+  if (!leave_a_plan(unlimited, pins)) return "";
+  return fmt::format(", because of the limits of {}", model.limits()->engine);
+}
+
 struct PlanChange {
   PlanField field;
   std::vector<std::string> right;
@@ -201,6 +210,7 @@ Error pins_leave_nothing(const StepModel& model, const PartialPlan& pins, PlanFi
     because = because_of_product(plan, guilty, {kDp, kMicroBatch}, model.global_batch(),
                                  fmt::format("the batch of {}", model.global_batch()));
   }
+  if (because.empty()) because = because_of_limits(model, part);
   return field_error(name_of(field), "got {}{}; want {}{}", value_text(plan, field), others,
                      change.right.empty() ? "another" : join_or(change.right), because);
 }

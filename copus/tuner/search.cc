@@ -95,7 +95,6 @@ class Shortlist {
 };
 
 // The rules that each loop of the walk checks: a rule is checked as soon as its fields are known.
-// No rule concerns recompute.
 struct LoopRules {
   using Rules = std::vector<const PlanRule*>;
 
@@ -110,6 +109,7 @@ struct LoopRules {
   Rules cp = next({kCp});
   Rules ep = next({kEp});
   Rules sp = next({kSp});
+  Rules recompute = next({kRecompute});
   Rules micro_batch = next({kMicroBatch});
   Rules pipeline = next({kPp, kDp});  // dp is the number of GPUs / (the others)
   Rules schedule = next({kSchedule, kVp});
@@ -153,6 +153,7 @@ class Walk {
             for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
               plan_.recompute = r;
               if (!allowed(kRecompute, fixed_.plan.recompute, r)) continue;
+              if (!let_pass(rules_.recompute)) continue;
               for (const Int b : choices(kMicroBatch, fixed_.plan.micro_batch, batch_divisors)) {
                 plan_.micro_batch = b;
                 if (!let_pass(rules_.micro_batch)) continue;
@@ -214,7 +215,8 @@ class Walk {
     const bool any_schedule = !fixed_.has(kSchedule);
     if (any_schedule || fixed_.plan.schedule != ScheduleKind::kInterleaved) {
       plan_.schedule = any_schedule ? ScheduleKind::k1F1B : fixed_.plan.schedule;
-      if (allowed<Int>(kVp, fixed_.plan.vp, 1)) walk_splits(1);
+      plan_.vp = 1;
+      if (allowed<Int>(kVp, fixed_.plan.vp, 1) && let_pass(rules_.schedule)) walk_splits(1);
     }
     if (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved) {
       plan_.schedule = ScheduleKind::kInterleaved;
@@ -374,7 +376,7 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
 
 PlanJob plan_job(const StepModel& model) {
   return {model.model(), model.cluster(), model.seq_len(), model.global_batch(),
-          model.options().stage_cut};
+          model.options().stage_cut, model.limits()};
 }
 
 bool has_plan(const StepModel& model, const SearchRequest& request) {
@@ -391,49 +393,6 @@ ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp) {
   plan.vp = chunks / pp;
   if (plan.vp > 1 && !fixed.has(kSchedule)) plan.schedule = ScheduleKind::kInterleaved;
   return plan;
-}
-
-std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned) {
-  const PartialPlan& fixed = pinned.fixed;
-  const ClusterSpec& cluster = model.cluster();
-  const Int gpus = cluster.gpus();
-  std::vector<std::pair<Int, Int>> layouts;  // (tp, pp), in the order in which the rule tries them
-  Int widest = 1;
-  for (const Int tp : divisors(gpus)) {
-    if (fixed.has(kTp) ? tp != fixed.plan.tp : tp > cluster.gpus_per_node) continue;
-    ParallelPlan plan;
-    plan.tp = tp;
-    if (broken_rule({kTp}, plan, plan_job(model)) != nullptr) continue;
-    layouts.emplace_back(tp, 1);
-    widest = tp;
-  }
-  for (const Int pp : divisors(gpus / widest)) {
-    if (pp > 1) layouts.emplace_back(widest, pp);
-  }
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-    if (fixed.has(kRecompute) && fixed.plan.recompute != recompute) {
-      if (recompute == Recompute::kFull) break;
-    }
-    for (const auto& [tp, pp] : layouts) {
-      ParallelPlan usual;
-      usual.tp = tp;
-      usual.pp = pp;
-      usual.recompute = recompute;
-      usual.zero = gpus / (tp * pp) > 1 ? 1 : 0;
-      usual.sp = tp > 1;
-      if (fixed.has(kPp) && fixed.plan.pp != pp) continue;
-      SearchRequest request;
-      request.fixed = fixed;
-      request.micro_batches = pinned.micro_batches;
-      request.top = 1;
-      for (const PlanField field : {kTp, kPp, kRecompute, kCp, kVp, kZero, kSp}) {
-        if (!fixed.has(field)) request.fixed.pin({field}, usual);
-      }
-      SearchResult found = search(model, request);
-      if (!found.plans.empty()) return found.plans.front();
-    }
-  }
-  return std::nullopt;
 }
 
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next) {

@@ -57,12 +57,6 @@ PlanJob plan_job(const StepModel& model);
 // the number of virtual stages.
 ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp);
 
-// Returns the plan of the usual rule (Narayanan et al. 2021, arXiv 2104.04473, section 3): tensor
-// parallelism inside the node until the model fits, then pipeline stages, then data parallelism;
-// the best micro-batch; distributed optimizer and sequence parallelism on. Keeps the request's pins
-// and ignores its options for reporting. Empty if nothing fits.
-std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned);
-
 // Says in one line by how much `best` is faster than `next`, and in which parts of the step.
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next);
 

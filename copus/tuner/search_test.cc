@@ -308,41 +308,6 @@ TEST(Search, ShiftsFromPipelineToDataParallelismAsTheBatchGrows) {
   }
 }
 
-TEST(MegatronHeuristic, KeepsTensorParallelismInsideTheNodeAndPipelinesOnlyBeyondIt) {
-  struct Case {
-    const char* model;
-    const char* cluster;
-  };
-  for (const Case& c : {Case{"llama-3-8b", "2x8xH100-80GB-SXM"},
-                        {"llama-3-70b", "8x8xH100-80GB-SXM"},
-                        {"gpt3-175b", "64x8xH100-80GB-SXM"},
-                        {"llama-3.2-1b", "1x8xH100-80GB-SXM"},
-                        {"llama-3-70b", "32x4xA100-80GB-SXM"}}) {
-    const Job job(c.model, c.cluster, 2048, 512);
-    const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, {});
-    ASSERT_TRUE(usual.has_value()) << c.model;
-    const ParallelPlan& p = usual->plan;
-    EXPECT_TRUE(job.validate(p).has_value()) << short_name(p);
-    EXPECT_TRUE(job.fits(usual->estimate)) << short_name(p);
-    EXPECT_LE(p.tp, job.cluster.gpus_per_node) << short_name(p);
-    if (p.pp > 1) {
-      EXPECT_EQ(p.tp, job.cluster.gpus_per_node) << short_name(p);
-    }
-    EXPECT_EQ(p.zero, p.dp > 1 ? 1 : 0) << short_name(p);
-    EXPECT_EQ(p.sp, p.tp > 1) << short_name(p);
-    // The search finds a plan at least as fast, because the heuristic's plan is one of its
-    // candidates.
-    EXPECT_LE(job.find().plans[0].estimate.time.v, usual->estimate.time.v * 1.002) << c.model;
-  }
-}
-
-TEST(MegatronHeuristic, TakesTheLeastTensorParallelismThatFits) {
-  const Job small("llama-3.2-1b", "1x8xH100-80GB-SXM", 2048, 512);
-  EXPECT_EQ(megatron_heuristic(*small.step, {}).value().plan.tp, 1);
-  const Job large("llama-3-70b", "8x8xH100-80GB-SXM", 2048, 512);
-  EXPECT_GT(megatron_heuristic(*large.step, {}).value().plan.tp, 1);
-}
-
 // A pin narrows the space, so a search without the pin must find a plan as fast as a search with
 // it. The closed form is least accurate for few micro-batches on uneven virtual stages.
 TEST(Search, APinCannotMakeTheBestFasterWithFewMicroBatches) {
@@ -365,25 +330,6 @@ TEST(Search, APinCannotMakeTheBestFasterWithFewMicroBatches) {
           << model << " " << cluster << " " << pin;
     }
   }
-}
-
-TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
-  const Job job("llama-3-8b", "2x8xH100-80GB-SXM", 2048, 512);
-  const PartialPlan pinned = parse_plan_text("tp=4,zero=0,recompute=full", "--fix").value();
-  const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, {pinned});
-  ASSERT_TRUE(usual.has_value());
-  EXPECT_EQ(usual->plan.tp, 4);
-  EXPECT_EQ(usual->plan.zero, 0);
-  EXPECT_EQ(usual->plan.recompute, Recompute::kFull);
-  // The model is too large for two GPUs, so the rule goes on to pipeline stages and keeps tp=2.
-  const Job large("gpt3-175b", "16x8xA100-80GB-SXM", 2048, 256);
-  const std::optional<RankedPlan> staged =
-      megatron_heuristic(*large.step, {parse_plan_text("tp=2", "--fix").value()});
-  ASSERT_TRUE(staged.has_value());
-  EXPECT_EQ(staged->plan.tp, 2);
-  EXPECT_GT(staged->plan.pp, 1);
-  const Job hopeless("gpt3-175b", "1x8xV100-16GB-SXM", 2048, 64);
-  EXPECT_FALSE(megatron_heuristic(*hopeless.step, {}).has_value());
 }
 
 TEST(ExplainDifference, NamesBothPlansAndThePartsThatDecide) {
@@ -424,7 +370,6 @@ TEST(Search, KeepsToTheNumberOfMicroBatchesThatIsPinned) {
   EXPECT_EQ(eight.plans.size(), of_eight);
   for (const RankedPlan& one : eight.plans)
     EXPECT_EQ(one.plan.micro_batches(64), 8) << short_name(one.plan);
-  EXPECT_EQ(megatron_heuristic(*job.step, request)->plan.micro_batches(64), 8);
   request.micro_batches = 7;
   EXPECT_EQ(search(*job.step, request).searched, 0);
 }
