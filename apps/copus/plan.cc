@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -11,6 +13,7 @@
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
 #include "apps/copus/common.h"
+#include "apps/copus/plan_report.h"
 #include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
@@ -22,12 +25,8 @@
 namespace copus {
 namespace {
 
-// Plans whose times differ by less than this share are a near tie: it is the mean error of
-// predictions for published steps of Megatron-LM (docs/accuracy.md).
-constexpr double kNearTie = 0.03;
-
-constexpr const char* kCutByWork =
-    "Stages are cut by work, also inside layers: only for an engine that can do this.";
+// A batch that is less faster than this is no news.
+constexpr double kWorthIt = 0.02;
 
 struct BatchSweep {
   std::int64_t from = 0, to = 0;
@@ -49,6 +48,31 @@ Values<BatchSweep> batch_sweep() {
       [](const BatchSweep& sweep) -> Json { return fmt::format("{}:{}", sweep.from, sweep.to); });
 }
 
+// The values of an option that takes a large count, as "15T", "300B" or "2e12".
+Values<double> large_count() {
+  return single<double>(
+      "N",
+      [](const std::string& text, const std::string& field) -> Result<double> {
+        constexpr std::string_view kSuffixes = "KMBT";
+        std::string_view number = text;
+        double scale = 1;
+        if (!number.empty()) {
+          const std::size_t suffix = kSuffixes.find(
+              static_cast<char>(std::toupper(static_cast<unsigned char>(text.back()))));
+          if (suffix != std::string_view::npos) {
+            scale = std::pow(1000.0, static_cast<double>(suffix + 1));
+            number.remove_suffix(1);
+          }
+        }
+        const Result<double> count = parse_number(number, field, 0, 1e18);
+        if (!count || *count * scale < 1 || *count * scale > 1e18) {
+          return field_error(field, "got {:?}; want a count such as 15T, 300B or 2e12", text);
+        }
+        return *count * scale;
+      },
+      [](double count) -> Json { return fmt::format("{:.15g}", count); });
+}
+
 struct PlanArgs : OptionGroup {
   JobArgs job{this, Required()};
   FixOption fix{this};
@@ -62,45 +86,13 @@ struct PlanArgs : OptionGroup {
   Option<BatchSweep> sweep_batch{
       this, "--sweep-batch", batch_sweep(),
       "print a table of the best plan at each batch FROM, 2 FROM, ... up to TO"};
+  Option<double> tokens{this, "--tokens", large_count(),
+                        "tokens of the whole run, as 15T: adds days and GPU-hours"};
+  Option<double> price{this, "--price", number(0.0001, 1e6),
+                       "price of a GPU-hour: adds the cost and tokens per unit of money"};
   Option<std::string> emit{this, "--emit", word({"megatron"}),
                            "print only the best plan, as Megatron-LM's launch flags"};
 };
-
-constexpr const char* kBarTitle = "<where the time goes";
-
-// Prints the plans as a table that fits the terminal. If the terminal is too narrow, the table
-// leaves out the bar first, then the columns that follow from the step's time, then the memory.
-// Returns whether it printed the bar, with its legend below.
-bool print_plans(const char* label, const char* layout,
-                 const std::vector<std::vector<std::string>>& rows) {
-  const std::vector<std::string> titles = {label, layout, "step",   "tok/s/GPU",
-                                           "MFU", "GiB",  kBarTitle};
-  std::vector<std::string> dropped;
-  const std::string table = format_table(titles, rows, output_columns(STDOUT_FILENO),
-                                         {kBarTitle, "MFU", "tok/s/GPU", "GiB"}, &dropped);
-  fmt::print("{}\n", table);
-  if (dropped.empty()) fmt::print("{}\n", bar_legend());
-  return dropped.empty();
-}
-
-std::vector<std::string> table_row(std::string label, const StepModel& model,
-                                   const RankedPlan& entry) {
-  const StepEstimate& e = entry.estimate;
-  return {std::move(label),
-          short_name(entry.plan),
-          human_seconds(e.time.v),
-          fmt::format("{:.0f}", model.tokens_per_s_per_gpu(e.time)),
-          fmt::format("{:.1f}%", 100 * model.mfu(e.time)),
-          fmt::format("{:.1f}", to_gib(e.memory.total())),
-          time_bar(e.breakdown, 30)};
-}
-
-Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
-  Json json;
-  json["plan"] = plan_to_json(entry.plan);
-  json["estimate"] = estimate_to_json(model, entry.estimate);
-  return json;
-}
 
 // Returns a note for users who gave --fix a whole layout and may not know that it pins every part;
 // empty if --fix does not pin every part.
@@ -117,65 +109,38 @@ Error with_note(Error error, const SearchRequest& request) {
 // Returns one sentence that says why the search found nothing: no layout divides the job, or no
 // layout fits in memory.
 std::string why_nothing(const StepModel& model, const SearchRequest& request,
-                        const SearchResult& found) {
+                        const SearchResult& found,
+                        const std::optional<FittingCluster>& larger = std::nullopt) {
   if (!found.closest) {
     return fmt::format(
         "no layout is possible: the batch of {} must be divided by dp*micro_batch{}, tp must "
         "divide {} heads, pp at most {} "
-        "layers, and what --fix pins must agree with that",
+        "layers, and what --fix pins{} must agree with that",
         model.global_batch(),
         request.micro_batches > 0 ? fmt::format(" into {} micro-batches", request.micro_batches)
                                   : "",
-        model.model().heads, model.model().layers);
+        model.model().heads, model.model().layers,
+        model.limits() == nullptr ? "" : fmt::format(" and {} runs", model.limits()->engine));
   }
   const RankedPlan& c = *found.closest;
-  return fmt::format(
+  std::string text = fmt::format(
       "no layout of {} fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}{}",
       found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()), to_gib(model.budget()),
       c.estimate.memory_rank, note_on_pins(request));
+  if (larger) {
+    text += fmt::format("; needs at least {} ({}): {}", counted(larger->gpus, "GPU"),
+                        counted(larger->nodes, "node"), short_name(larger->best.plan));
+  }
+  return text;
 }
 
-void print_search(const Workload& job, const StepModel& model, const SearchResult& found,
-                  const std::optional<RankedPlan>& usual) {
-  fmt::print("{}\n{} searched in {}, {} fit in {:.1f} GiB\n\n", describe(job),
-             counted(found.searched, "plan"), human_seconds(found.search_time.v), found.feasible,
-             to_gib(model.budget()));
-  std::vector<std::vector<std::string>> rows;
-  for (const RankedPlan& entry : found.plans)
-    rows.push_back(table_row(std::to_string(rows.size() + 1), model, entry));
-  if (print_plans("#", "<layout", rows)) fmt::print("\n");
-  if (std::any_of(found.plans.begin(), found.plans.end(), [&](const auto& entry) {
-        return entry.plan.is_cut_by_work(job.options.stage_cut);
-      })) {
-    fmt::print("{}\n", kCutByWork);
-  }
-  if (found.plans.size() > 1)
-    fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
-  const auto close = std::count_if(found.plans.begin(), found.plans.end(), [&](const auto& plan) {
-    return plan.estimate.time < found.plans[0].estimate.time * (1 + kNearTie);
-  });
-  if (close > 1) {
-    fmt::print("The first {} are within {:.0f}%, less than the error of predictions: time them.\n",
-               close, 100 * kNearTie);
-  }
-  if (!usual) {
-    fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits and "
-        "agrees with what is pinned.\n");
-  } else if (usual->plan == found.plans[0].plan) {
-    fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) picks the same plan.\n");
-  } else {
-    fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) would pick {}: {}, {:.2f}x as "
-        "long.\n",
-        short_name(usual->plan), human_seconds(usual->estimate.time.v),
-        usual->estimate.time / found.plans[0].estimate.time);
-  }
+RunQuestion run_question(const PlanArgs& args) {
+  return {args.tokens.value_or(0), args.price.value_or(0)};
 }
 
 int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& request) {
-  std::vector<std::vector<std::string>> rows;
+  const RunQuestion run = run_question(args);
+  PlanTable table("batch", "<best layout", run);
   Json json;
   json["sweep"] = Json::array();
   std::string last_layout;
@@ -190,21 +155,20 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     Json point;
     point["global_batch"] = batch;
     if (found.plans.empty()) {
-      rows.push_back({std::to_string(batch), "nothing fits or divides", "", "", "", "", ""});
+      table.add_empty(std::to_string(batch), "nothing fits or divides");
       point["plan"] = nullptr;
       point["estimate"] = nullptr;
       point["why"] = why_nothing(model, request, found);
     } else {
       any = true;
       const RankedPlan& best = found.plans.front();
-      rows.push_back(table_row(std::to_string(batch), model, best));
+      table.add(std::to_string(batch), model, best);
       const std::string layout = fmt::format("{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp,
                                              best.plan.pp, best.plan.cp, best.plan.ep);
-      if (!last_layout.empty() && layout != last_layout)
-        rows.back().front() = "* " + rows.back().front();
+      if (!last_layout.empty() && layout != last_layout) table.mark_last();
       last_layout = layout;
       cut_by_work = cut_by_work || best.plan.is_cut_by_work(job.options.stage_cut);
-      point.update(entry_to_json(model, best));
+      point.update(entry_to_json(model, best, run));
     }
     json["sweep"].push_back(point);
   }
@@ -218,7 +182,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     fmt::print("{}\n", json.dump(2));
   } else {
     fmt::print("{}\n\n", describe(job, "batch swept"));
-    print_plans("batch", "<best layout", rows);
+    table.print();
     fmt::print("* the layout differs from that of the batch above\n");
     if (cut_by_work) fmt::print("{}\n", kCutByWork);
   }
@@ -229,6 +193,27 @@ void say_not_used(std::initializer_list<const AnyOption*> options, const char* b
   for (const AnyOption* option : options) {
     if (option->given()) to_stderr(fmt::format("copus: {}: not used by {}\n", option->flag(), by));
   }
+}
+
+// Prints why nothing was found, and the smallest cluster on which a plan would fit.
+int say_why_nothing(const PlanArgs& args, const Workload& job, const StepModel& model,
+                    const SearchRequest& request, const SearchResult& found) {
+  std::optional<FittingCluster> larger;
+  if (found.closest) larger = smallest_cluster(model, request);
+  const std::string why = why_nothing(model, request, found, larger);
+  if (!*args.job.json) {
+    fmt::print("{}\n{}\n", describe(job), why);
+    return kAnswerIsNo;
+  }
+  Json json;
+  json["plans"] = Json::array();
+  json["searched"] = found.searched;
+  json["feasible"] = found.feasible;
+  json["search_time_s"] = found.search_time.v;
+  json["why"] = why;
+  if (larger) json["needs_gpus"] = larger->gpus;
+  fmt::print("{}\n", json.dump(2));
+  return kAnswerIsNo;
 }
 
 int run_plan(const PlanArgs& args) {
@@ -260,27 +245,16 @@ int run_plan(const PlanArgs& args) {
       to_stderr(fmt::format("\r{:.0f}M plans searched …", static_cast<double>(seen) / 1e6));
     };
   }
-  const SearchResult found = search(model, request);
+  PlanAnswer answer;
+  answer.found = search(model, request);
+  const SearchResult& found = answer.found;
   if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
     if (const Result<void> pins = check_pins(model, request); !pins) {
       return report(with_note(pins.error(), request));
     }
   }
-  if (found.plans.empty()) {
-    if (*args.job.json) {
-      Json json;
-      json["plans"] = Json::array();
-      json["searched"] = found.searched;
-      json["feasible"] = found.feasible;
-      json["search_time_s"] = found.search_time.v;
-      json["why"] = why_nothing(model, request, found);
-      fmt::print("{}\n", json.dump(2));
-    } else {
-      fmt::print("{}\n{}\n", describe(*job), why_nothing(model, request, found));
-    }
-    return kAnswerIsNo;
-  }
+  if (found.plans.empty()) return say_why_nothing(args, *job, model, request, found);
   if (emits) {
     const Result<std::vector<std::string>> flags = megatron_args(
         job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
@@ -294,20 +268,17 @@ int run_plan(const PlanArgs& args) {
     }
     return kOk;
   }
-  const std::optional<RankedPlan> usual = usual_plan(model, request, job->framework.usual);
+  const Result<Spread> spread =
+      prediction_spread(job->framework, job->cluster.gpu.name, job->options.precision);
+  if (!spread) return report(spread.error());
+  answer.spread = *spread;
+  answer.usual = usual_plan(model, request, job->framework.usual);
+  answer.better = better_batch(model, request, found.plans[0], found.searched, kWorthIt);
+  const RunQuestion run = run_question(args);
   if (*args.job.json) {
-    Json json;
-    json["plans"] = Json::array();
-    for (const RankedPlan& entry : found.plans)
-      json["plans"].push_back(entry_to_json(model, entry));
-    json["searched"] = found.searched;
-    json["feasible"] = found.feasible;
-    json["search_time_s"] = found.search_time.v;
-    json["megatron_heuristic"] = usual ? entry_to_json(model, *usual) : Json(nullptr);
-    json["assumed"] = options_to_json(job->options);
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", search_to_json(*job, model, answer, run).dump(2));
   } else {
-    print_search(*job, model, found, usual);
+    print_search(*job, model, answer, run);
   }
   return kOk;
 }

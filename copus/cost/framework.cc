@@ -38,6 +38,7 @@ Result<UsualRule> usual_rule_from_json(const Json& json, const std::string& wher
   UsualRule rule;
   FieldReader fields(json, where);
   rule.text = fields.text("text");
+  rule.first_that_fits = fields.boolean_or("first_that_fits", false);
   fields.ignore("source");
   const auto list = [&](std::string_view key, auto&& add) {
     const Json& entries = fields.child(key);
@@ -68,6 +69,7 @@ Result<UsualRule> usual_rule_from_json(const Json& json, const std::string& wher
 Json usual_rule_to_json(const UsualRule& rule) {
   Json json;
   json["text"] = rule.text;
+  json["first_that_fits"] = rule.first_that_fits;
   json["zero"] = rule.zero;
   for (const PlanField field : rule.grow) json["grow"].push_back(name_of(field));
   return json;

@@ -32,8 +32,10 @@ struct UsualRule {
   std::string text = "tp in the node, then pp, rest dp";
   // The ZeRO stages to try, in this order.
   std::vector<int> zero = {1};
-  // The dimensions of model parallelism that grow, in this order, until the model fits.
+  // The dimensions of model parallelism that it uses, of tp, pp and cp.
   std::vector<PlanField> grow = {PlanField::kTp, PlanField::kPp, PlanField::kCp};
+  // They grow only until the model fits. false: users try layouts and keep the fastest.
+  bool first_that_fits = false;
 };
 
 struct FrameworkProfile {

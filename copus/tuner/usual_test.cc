@@ -15,9 +15,11 @@ struct UsualJob {
            const char* framework = kDefaultFramework)
       : model(load_model(name).value()),
         cluster(load_cluster(on).value()),
-        profile(framework_profile(framework).value()),
-        step(std::make_unique<StepModel>(model, cluster, seq_len, batch, profile.options,
-                                         profile.limits ? &*profile.limits : nullptr)) {}
+        profile(framework_profile(framework).value()) {
+    if (cluster.gpu.peak_bf16.v <= 0) profile.options.precision = Precision::kFp16;
+    step = std::make_unique<StepModel>(model, cluster, seq_len, batch, profile.options,
+                                       profile.limits ? &*profile.limits : nullptr);
+  }
 
   std::optional<RankedPlan> usual(const char* pins = "") const {
     SearchRequest request;
@@ -36,7 +38,7 @@ struct UsualJob {
   std::unique_ptr<StepModel> step;
 };
 
-TEST(UsualRule, OfMegatronKeepsTpInsideTheNodeAndPipelinesOnlyBeyondIt) {
+TEST(UsualRule, OfMegatronKeepsTpInsideTheNodeAndShardsTheOptimizer) {
   struct UsualCase {
     const char* model;
     const char* cluster;
@@ -53,9 +55,6 @@ TEST(UsualRule, OfMegatronKeepsTpInsideTheNodeAndPipelinesOnlyBeyondIt) {
     EXPECT_TRUE(job.step->validate(p).has_value()) << short_name(p);
     EXPECT_LE(usual->estimate.memory.total(), job.step->budget()) << short_name(p);
     EXPECT_LE(p.tp, job.cluster.gpus_per_node) << short_name(p);
-    if (p.pp > 1) {
-      EXPECT_EQ(p.tp, job.cluster.gpus_per_node) << short_name(p);
-    }
     EXPECT_EQ(p.zero, p.dp > 1 ? 1 : 0) << short_name(p);
     EXPECT_EQ(p.sp, p.tp > 1) << short_name(p);
     // The search finds a plan at least as fast, because the rule's plan is one of its candidates.
@@ -63,9 +62,12 @@ TEST(UsualRule, OfMegatronKeepsTpInsideTheNodeAndPipelinesOnlyBeyondIt) {
   }
 }
 
-TEST(UsualRule, TakesTheLeastTensorParallelismThatFits) {
+TEST(UsualRule, SplitsAModelOnlyIfItNeedsTo) {
   EXPECT_EQ(UsualJob("llama-3.2-1b", "1x8xH100-80GB-SXM", 2048, 512).usual().value().plan.tp, 1);
-  EXPECT_GT(UsualJob("llama-3-70b", "8x8xH100-80GB-SXM", 2048, 512).usual().value().plan.tp, 1);
+  const ParallelPlan split =
+      UsualJob("llama-3-70b", "8x8xH100-80GB-SXM", 2048, 512).usual().value().plan;
+  EXPECT_GT(split.tp * split.pp, 1);
+  EXPECT_EQ(split.cp, 1);
 }
 
 // A domain of 72 GPUs is no reason to split a layer over 32: rules are from nodes of eight.
@@ -75,7 +77,7 @@ TEST(UsualRule, IsNoStrawManOnRacksOfManyGpus) {
     const std::optional<RankedPlan> usual = job.usual();
     ASSERT_TRUE(usual.has_value()) << model;
     EXPECT_LE(usual->plan.tp, 8) << short_name(usual->plan);
-    EXPECT_LT(usual->estimate.time / job.best(), 2.0) << short_name(usual->plan);
+    EXPECT_LT(usual->estimate.time / job.best(), 1.3) << short_name(usual->plan);
   }
 }
 

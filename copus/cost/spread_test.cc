@@ -1,0 +1,45 @@
+#include "copus/cost/spread.h"
+
+#include <gtest/gtest.h>
+
+namespace copus {
+namespace {
+
+Spread spread_of(const char* framework, const char* gpu, Precision precision = Precision::kBf16) {
+  return prediction_spread(framework_profile(framework).value(), gpu, precision).value();
+}
+
+TEST(PredictionSpread, OfAJobLikeComparedRunsIsThatOfTheRuns) {
+  const Spread seen = spread_of("megatron", "A100-80GB-SXM");
+  EXPECT_GT(seen.runs, 0);
+  EXPECT_TRUE(seen.unseen.empty());
+  EXPECT_GT(seen.order, 0);
+}
+
+TEST(PredictionSpread, OfAnExtrapolationIsWiderAndSaysWhatIsNew) {
+  const Spread seen = spread_of("megatron", "A100-80GB-SXM");
+  const Spread gpu = spread_of("megatron", "B200");
+  const Spread precision = spread_of("megatron", "A100-80GB-SXM", Precision::kFp8);
+  const Spread framework = spread_of("deepspeed", "A100-80GB-SXM");
+  for (const Spread& other : {gpu, precision, framework}) {
+    EXPECT_EQ(other.runs, 0);
+    EXPECT_GT(other.time, seen.time);
+    EXPECT_GT(other.order, seen.order);
+  }
+  EXPECT_EQ(gpu.unseen, std::vector<std::string>{"B200"});
+  EXPECT_EQ(precision.unseen, std::vector<std::string>{"fp8 on A100-80GB-SXM"});
+  EXPECT_EQ(framework.unseen, std::vector<std::string>{"deepspeed"});
+}
+
+TEST(PredictionSpread, IsKnownForEveryFrameworkOfTheCatalog) {
+  for (const std::string& name : framework_names()) {
+    const Spread spread = spread_of(name.c_str(), "H100-80GB-SXM");
+    EXPECT_GT(spread.time, 0) << name;
+    EXPECT_LT(spread.time, 1) << name;
+    EXPECT_GT(spread.order, 0) << name;
+    EXPECT_EQ(spread.unseen.empty(), spread.runs > 0) << name;
+  }
+}
+
+}  // namespace
+}  // namespace copus
