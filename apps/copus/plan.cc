@@ -17,6 +17,7 @@
 #include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/interop/emitted_config.h"
 #include "copus/interop/megatron_args.h"
 #include "copus/tuner/pins.h"
 #include "copus/tuner/search.h"
@@ -90,8 +91,9 @@ struct PlanArgs : OptionGroup {
                         "tokens of the whole run, as 15T: adds days and GPU-hours"};
   Option<double> price{this, "--price", number(0.0001, 1e6),
                        "price of a GPU-hour: adds the cost and tokens per unit of money"};
-  Option<std::string> emit{this, "--emit", word({"megatron"}),
-                           "print only the best plan, as Megatron-LM's launch flags"};
+  Option<std::string> emit{this, "--emit", word(emit_targets()),
+                           "print only the best plan, as flags or the config file of this engine; "
+                           "without --framework the plan is for this engine"};
 };
 
 // Returns a note for users who gave --fix a whole layout and may not know that it pins every part;
@@ -216,8 +218,27 @@ int say_why_nothing(const PlanArgs& args, const Workload& job, const StepModel& 
   return kAnswerIsNo;
 }
 
+// Prints the plan as the engine's flags, one per line, or as its config file.
+int emit(const PlanArgs& args, const Workload& job, const ParallelPlan& plan) {
+  const Result<EmittedConfig> config =
+      emit_config(*args.emit, {job.model, job.seq_len, job.global_batch, job.options}, plan);
+  if (!config) return report(config.error());
+  const bool file = !config->file.is_null();
+  if (*args.job.json) {
+    Json json;
+    json[*args.emit + (file ? "_config" : "_args")] =
+        file ? config->file : Json(argument_words(config->args));
+    fmt::print("{}\n", json.dump(2));
+  } else if (file) {
+    fmt::print("{}\n", config->file.dump(2));
+  } else {
+    for (const std::string& arg : config->args) fmt::print("{}\n", shell_line(arg));
+  }
+  return kOk;
+}
+
 int run_plan(const PlanArgs& args) {
-  const Result<Workload> job = load_job(args.job);
+  const Result<Workload> job = load_job(args.job, std::nullopt, args.emit.value_or(""));
   if (!job) return report(job.error());
   SearchRequest request;
   request.variants = *args.variants;
@@ -255,19 +276,7 @@ int run_plan(const PlanArgs& args) {
     }
   }
   if (found.plans.empty()) return say_why_nothing(args, *job, model, request, found);
-  if (emits) {
-    const Result<std::vector<std::string>> flags = megatron_args(
-        job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
-    if (!flags) return report(flags.error());
-    if (*args.job.json) {
-      Json json;
-      json["megatron_args"] = argument_words(*flags);
-      fmt::print("{}\n", json.dump(2));
-    } else {
-      for (const std::string& flag : *flags) fmt::print("{}\n", shell_line(flag));
-    }
-    return kOk;
-  }
+  if (emits) return emit(args, *job, found.plans[0].plan);
   const Result<Spread> spread =
       prediction_spread(job->framework, job->cluster.gpu.name, job->options.precision);
   if (!spread) return report(spread.error());

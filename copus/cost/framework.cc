@@ -66,6 +66,40 @@ Result<UsualRule> usual_rule_from_json(const Json& json, const std::string& wher
   return rule;
 }
 
+Result<std::vector<EngineModel>> models_from_json(const Json& json, const std::string& where) {
+  std::vector<EngineModel> models;
+  if (!json.is_array() && !json.is_null()) {
+    return error_in(where, field_error("models", "got {}; want a list", json.type_name()));
+  }
+  for (const Json& entry : json) {
+    FieldReader fields(entry, where + ": models");
+    EngineModel model;
+    model.model = fields.text("model");
+    model.name = fields.text("name");
+    for (const Json& word : fields.child("precision")) {
+      COPUS_TRY(const Precision precision,
+                parse_precision(word.is_string() ? word.get<std::string>() : word.dump()));
+      model.precision.add(static_cast<int>(precision));
+    }
+    fields.refuse_unknown();
+    COPUS_TRY_VOID(fields.finish());
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+Json models_to_json(const std::vector<EngineModel>& models) {
+  Json list = Json::array();
+  for (const EngineModel& model : models) {
+    Json precisions = Json::array();
+    for (const Precision precision : kPrecisions) {
+      if (model.precision.has(precision)) precisions.push_back(to_string(precision));
+    }
+    list.push_back({{"model", model.model}, {"name", model.name}, {"precision", precisions}});
+  }
+  return list;
+}
+
 Json usual_rule_to_json(const UsualRule& rule) {
   Json json;
   json["text"] = rule.text;
@@ -94,6 +128,7 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   profile.analogy = fields.text_or("analogy", "");
   const Json& limits = fields.child("limits");
   const Json& usual = fields.child("usual_rule");
+  const Json& models = fields.child("models");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   if (balance != "even" && balance != "cost") {
@@ -128,6 +163,7 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   if (!usual.is_null()) {
     COPUS_TRY(profile.usual, usual_rule_from_json(usual, where + ": usual_rule"));
   }
+  COPUS_TRY(profile.models, models_from_json(models, where));
   if (!profile.analogy.empty()) {
     COPUS_TRY(const std::string text, catalog_framework_text(profile.analogy));
     COPUS_TRY(const Json nearest, parse_json(text, profile.analogy + ".json"));
@@ -155,6 +191,7 @@ Json framework_to_json(const FrameworkProfile& profile) {
   if (!profile.network.is_null()) json["network"] = profile.network;
   if (profile.limits) json["limits"] = engine_limits_to_json(*profile.limits);
   json["usual_rule"] = usual_rule_to_json(profile.usual);
+  if (!profile.models.empty()) json["models"] = models_to_json(profile.models);
   if (!profile.analogy.empty()) json["analogy"] = profile.analogy;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");

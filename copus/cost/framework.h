@@ -38,6 +38,13 @@ struct UsualRule {
   bool first_that_fits = false;
 };
 
+// A model that the framework knows by a name of its own.
+struct EngineModel {
+  std::string model;   // in the catalog
+  std::string name;    // in the framework
+  SmallSet precision;  // in which this name trains
+};
+
 struct FrameworkProfile {
   std::string name;     // as --framework takes it: "megatron"
   std::string title;    // as its users write it: "Megatron-LM"
@@ -50,6 +57,7 @@ struct FrameworkProfile {
   Json network;
   std::optional<EngineLimits> limits;  // which plans it runs; none: every plan
   UsualRule usual;
+  std::vector<EngineModel> models;
   // The framework whose options it has, except those that it states itself: no run of its own was
   // compared. Empty: none.
   std::string analogy;

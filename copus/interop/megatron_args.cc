@@ -6,10 +6,7 @@
 #include <cmath>
 
 namespace copus {
-namespace {
 
-// Returns the plan in Megatron-LM's layout language: E is the embedding, t a decoder layer, L the
-// loss; | separates stages.
 std::string pipeline_layout(const ParallelPlan& plan) {
   std::string layout;
   for (std::size_t i = 0; i < plan.stage_layers.size(); ++i) {
@@ -20,6 +17,14 @@ std::string pipeline_layout(const ParallelPlan& plan) {
   }
   return layout;
 }
+
+std::string cp_comm_type(const ModelSpec& model, const ParallelPlan& plan, std::int64_t seq_len) {
+  const bool windowed = model.sliding_window > 0 && model.sliding_window < seq_len;
+  if (plan.cp == 1 || !windowed) return "";
+  return model.kv_heads % (plan.tp * plan.cp) == 0 ? "a2a" : "all_gather";
+}
+
+namespace {
 
 void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
                std::vector<std::string>& args) {
@@ -172,6 +177,8 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     args.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.vp));
   }
   if (plan.cp > 1) args.push_back(fmt::format("--context-parallel-size {}", plan.cp));
+  if (const std::string type = cp_comm_type(model, plan, seq_len); !type.empty())
+    args.push_back("--cp-comm-type " + type);
   if (plan.ep > 1) args.push_back(fmt::format("--expert-model-parallel-size {}", plan.ep));
   // Experts are cut by tp like the dense layers. That is Megatron-LM's default; the flag states it
   // because many launch scripts change it.
@@ -225,10 +232,11 @@ std::vector<std::string> argument_words(const std::vector<std::string>& args) {
 }
 
 std::string shell_line(const std::string& arg) {
+  // The value is what follows the flag, or the whole entry: key=value.
   const std::size_t space = arg.find(' ');
-  if (space == std::string::npos || arg.find_first_of("|*()[]$&;<>'\"\\", space) == arg.npos)
-    return arg;
-  return fmt::format("{} '{}'", arg.substr(0, space), arg.substr(space + 1));
+  const std::size_t value = space == std::string::npos ? 0 : space + 1;
+  if (arg.find_first_of("|*()[]$&;<>'\"\\", value) == arg.npos) return arg;
+  return fmt::format("{}'{}'", arg.substr(0, value), arg.substr(value));
 }
 
 }  // namespace copus
