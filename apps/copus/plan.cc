@@ -218,21 +218,52 @@ int say_why_nothing(const PlanArgs& args, const Workload& job, const StepModel& 
   return kAnswerIsNo;
 }
 
+struct EmittedPlan {
+  ParallelPlan plan;
+  EmittedConfig config;
+};
+
+// Returns the configuration of the fastest plan that the engine can be told. If that is not the
+// best plan, says why on standard error. If there is none, the error is that of the best plan.
+Result<EmittedPlan> emitted_plan(const std::string& target, const Workload& job,
+                                 const StepModel& model, SearchRequest request,
+                                 const RankedPlan& best) {
+  const EmitJob what{job.model, job.seq_len, job.global_batch, job.options};
+  const Result<EmittedConfig> config = emit_config(target, what, best.plan);
+  if (config) return EmittedPlan{best.plan, *config};
+  const PartialPlan sayable = emit_pins(target);
+  for (const PlanField field : sayable.given.list()) {
+    if (!request.fixed.has(field)) request.fixed.pin({field}, sayable.plan);
+  }
+  const SearchResult found = search(model, request);
+  if (found.plans.empty()) return config.error();
+  const RankedPlan& other = found.plans[0];
+  const Result<EmittedConfig> said = emit_config(target, what, other.plan);
+  if (!said) return config.error();
+  to_stderr(fmt::format("copus: --emit: {} instead of {}, which is {:.1f}% faster: {}\n",
+                        short_name(other.plan), short_name(best.plan),
+                        100 * (other.estimate.time / best.estimate.time - 1),
+                        config.error().message));
+  return EmittedPlan{other.plan, *said};
+}
+
 // Prints the plan as the engine's flags, one per line, or as its config file.
-int emit(const PlanArgs& args, const Workload& job, const ParallelPlan& plan) {
-  const Result<EmittedConfig> config =
-      emit_config(*args.emit, {job.model, job.seq_len, job.global_batch, job.options}, plan);
-  if (!config) return report(config.error());
-  const bool file = !config->file.is_null();
+int emit(const PlanArgs& args, const Workload& job, const StepModel& model,
+         const SearchRequest& request, const RankedPlan& best) {
+  const Result<EmittedPlan> emitted = emitted_plan(*args.emit, job, model, request, best);
+  if (!emitted) return report(emitted.error());
+  const EmittedConfig& config = emitted->config;
+  const bool file = !config.file.is_null();
   if (*args.job.json) {
     Json json;
     json[*args.emit + (file ? "_config" : "_args")] =
-        file ? config->file : Json(argument_words(config->args));
+        file ? config.file : Json(argument_words(config.args));
+    json["plan"] = plan_to_json(emitted->plan);
     fmt::print("{}\n", json.dump(2));
   } else if (file) {
-    fmt::print("{}\n", config->file.dump(2));
+    fmt::print("{}\n", config.file.dump(2));
   } else {
-    for (const std::string& arg : config->args) fmt::print("{}\n", shell_line(arg));
+    for (const std::string& arg : config.args) fmt::print("{}\n", shell_line(arg));
   }
   return kOk;
 }
@@ -276,7 +307,7 @@ int run_plan(const PlanArgs& args) {
     }
   }
   if (found.plans.empty()) return say_why_nothing(args, *job, model, request, found);
-  if (emits) return emit(args, *job, found.plans[0].plan);
+  if (emits) return emit(args, *job, model, request, found.plans[0]);
   const Result<Spread> spread =
       prediction_spread(job->framework, job->cluster.gpu.name, job->options.precision);
   if (!spread) return report(spread.error());

@@ -26,6 +26,13 @@ Result<EmittedConfig> emit_config(std::string_view target, const EmitJob& job,
   return config;
 }
 
+PartialPlan emit_pins(std::string_view target) {
+  const char* pins = target == "torchtitan"  ? "split=equal"
+                     : target == "deepspeed" ? "pp=1,recompute=none,cp=1,sp=0"
+                                             : nullptr;
+  return pins == nullptr ? PartialPlan() : parse_plan_text(pins, "--emit").value();
+}
+
 Result<std::string> engine_model_name(const FrameworkProfile& framework, const EmitJob& job) {
   std::vector<std::string> known;
   for (const EngineModel& each : framework.models) {

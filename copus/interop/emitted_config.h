@@ -37,6 +37,10 @@ const std::vector<std::string>& emit_targets();
 Result<EmittedConfig> emit_config(std::string_view target, const EmitJob& job,
                                   const ParallelPlan& plan);
 
+// Returns pins under which the engine can be told every plan that it runs; empty if there are none.
+// A user's pins come first.
+PartialPlan emit_pins(std::string_view target);
+
 // The engines, each in its own file.
 Result<EmittedConfig> nemo_config(const EmitJob& job, const ParallelPlan& plan);
 Result<EmittedConfig> torchtitan_config(const EmitJob& job, const ParallelPlan& plan);

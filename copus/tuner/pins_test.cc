@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 
@@ -31,6 +32,23 @@ struct PinnedJob {
     return checked ? "" : checked.error().message;
   }
 };
+
+TEST(Pins, AgainstAFrameworkNameItsLimit) {
+  const ModelSpec model = load_model("llama-3-8b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const FrameworkProfile fsdp2 = framework_profile("fsdp2").value();
+  const StepModel step(model, cluster, 4096, 64, fsdp2.options, &*fsdp2.limits);
+  const auto error = [&](const char* pins) {
+    SearchRequest request;
+    request.fixed = parse_plan_text(pins, "--fix").value();
+    const Result<void> checked = check_pins(step, request);
+    return checked ? std::string("none") : checked.error().message;
+  };
+  EXPECT_EQ(error("tp=2"), "--fix: tp: got 2; want 1, because fsdp2 runs no tensor parallelism");
+  EXPECT_EQ(error("zero=1"), "--fix: zero: got 1; want 2 or 3, because of the limits of fsdp2");
+  EXPECT_EQ(error("cp=2,micro_batch=1"),
+            "--fix: cp: got 2; want 1, because fsdp2 runs no context parallelism");
+}
 
 TEST(HasPlan, IsWhetherASearchFindsAny) {
   const PinnedJob job("mixtral-8x7b", "2x8xH100-80GB-SXM", 96);

@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/spec/plan_fields.h"
@@ -23,6 +25,7 @@ struct Job {
   ModelSpec model;
   ClusterSpec cluster;
   Int seq_len, global_batch;
+  std::optional<EngineLimits> limits;
   std::unique_ptr<StepModel> step;
 
   Job(ModelSpec spec, const std::string& cluster_name, Int tokens, Int batch, double memory_gib = 0)
@@ -46,8 +49,15 @@ struct Job {
     request.variants = variants;
     return search(*step, request);
   }
+  // Gives the job the limits of a framework.
+  void limit_to(const std::string& framework) {
+    limits = framework_profile(framework).value().limits.value();
+    step = std::make_unique<StepModel>(model, cluster, seq_len, global_batch, step->options(),
+                                       &*limits);
+  }
   Result<void> validate(const ParallelPlan& plan) const {
-    return plan.validate(model, cluster, seq_len, global_batch);
+    return plan.validate(model, cluster, seq_len, global_batch, StageCut::kLayers,
+                         limits ? &*limits : nullptr);
   }
   bool fits(const StepEstimate& estimate) const {
     return estimate.memory.total() <= step->budget();
@@ -157,6 +167,29 @@ TEST(Search, FindsWhatBruteForceFinds) {
     EXPECT_GE(slower, -1e-12);
     EXPECT_LE(slower, regret) << short_name(best) << ", not " << short_name(all.best_plan);
   }
+}
+
+// A framework's limits are the same rules in the search and for a given plan.
+TEST(Search, UnderTheLimitsOfAFrameworkFindsWhatBruteForceFinds) {
+  int all_plans = 0;
+  for (const std::string& framework : framework_names()) {
+    for (const char* model : {"tiny", "llama-3.2-1b", "moe"}) {
+      Job job(std::string_view(model) == "moe" ? small_moe() : load_model(model).value(),
+              "1x4xH100-80GB-SXM", 128, 8);
+      const Int unlimited = job.find().searched;
+      job.limit_to(framework);
+      SCOPED_TRACE(framework + " " + model);
+      const BruteForce all(job);
+      const SearchResult found = job.find();
+      EXPECT_EQ(found.searched, all.plans);
+      EXPECT_EQ(found.feasible, all.feasible);
+      EXPECT_LE(found.searched, unlimited);
+      ASSERT_FALSE(found.plans.empty());
+      EXPECT_LE(found.plans[0].estimate.time / all.best - 1, 0.02);
+      all_plans += static_cast<int>(all.plans);
+    }
+  }
+  EXPECT_GT(all_plans, 1000);
 }
 
 class EverySearch : public ::testing::TestWithParam<const char*> {};
