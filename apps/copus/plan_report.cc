@@ -39,10 +39,11 @@ RunFigures figures(const StepModel& model, const RankedPlan& entry, const RunQue
 std::string as_percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
 // Says which plans the prediction cannot tell apart, and how sure it is.
-void print_spread(const PlanAnswer& answer) {
+void print_spread(const Workload& job, const PlanAnswer& answer) {
   const std::vector<RankedPlan>& plans = answer.found.plans;
   const Spread& spread = answer.spread;
-  if (!spread.unseen.empty()) {
+  // A calibrated cluster file has a profile of its own, which was fitted to the user's runs.
+  if (!spread.unseen.empty() && !job.cluster.framework.is_object()) {
     fmt::print("No run of {} was compared: steps may be off by {}, and the order by {}.\n",
                join_or(spread.unseen), as_percent(spread.time), as_percent(spread.order));
   }
@@ -131,7 +132,7 @@ void print_search(const Workload& job, const StepModel& model, const PlanAnswer&
     fmt::print("{}\n", kCutByWork);
   }
   if (found.plans.size() > 1) fmt::print("{}.\n", explain_difference(best, found.plans[1]));
-  print_spread(answer);
+  print_spread(job, answer);
   if (!answer.usual) {
     fmt::print("{} finds nothing that fits and agrees with what is pinned.\n", usual_rule(job));
   } else if (answer.usual->plan == best.plan) {

@@ -330,6 +330,25 @@ TEST(Step, MemoryFallsWithEveryShard) {
   EXPECT_GT(memory("tp=8,dp=8,micro_batch=2"), memory("tp=8,dp=8"));
 }
 
+// FSDP that gathers weights for every micro-batch of a pipeline (zero=3) against once a step
+// (zero=1).
+TEST(Step, ShardedWeightsInAPipelineTakeLessMemoryAndTrafficWithEveryMicroBatch) {
+  const ModelSpec model = uniform_model(16, false);
+  const ClusterSpec cluster = cluster_named("2x8xH100-80GB-SXM");
+  const auto estimate = [&](const char* text, std::int64_t batch) {
+    return StepModel(model, cluster, 4096, batch, CostOptions()).predict(plan_of(text));
+  };
+  const StepEstimate once = estimate("pp=2,dp=8,zero=1", 64);
+  const StepEstimate each = estimate("pp=2,dp=8,zero=3", 64);
+  EXPECT_LT(each.memory.weights, once.memory.weights);
+  EXPECT_LT(each.memory.gradients, once.memory.gradients);
+  EXPECT_LT(each.memory.total(), once.memory.total());
+  EXPECT_GT(each.breakdown.dp, once.breakdown.dp);
+  // Twice the micro-batches: twice the gathers, but still one reduction a step with zero=1.
+  EXPECT_NEAR(estimate("pp=2,dp=8,zero=3", 128).breakdown.dp / each.breakdown.dp, 2, 0.01);
+  EXPECT_NEAR(estimate("pp=2,dp=8,zero=1", 128).breakdown.dp / once.breakdown.dp, 1, 0.05);
+}
+
 TEST(Step, InterleavingShrinksTheBubbleAndHoldsMore) {
   const ModelSpec model = load_model("llama-3-70b").value();
   const ClusterSpec cluster = cluster_named("4x8xH100-80GB-SXM");

@@ -59,6 +59,12 @@ TEST(TorchtitanConfig, StatesShardingPipelineAndBatch) {
   }
 }
 
+TEST(TorchtitanConfig, OfShardedWeightsInAPipelineGathersForEveryMicroBatch) {
+  const Emitted staged = emitted("torchtitan", "llama-3.1-8b", "dp=4,pp=2,zero=3");
+  EXPECT_TRUE(staged.has("--parallelism.fsdp_reshard_after_forward always"));
+  EXPECT_TRUE(staged.has("--parallelism.data_parallel_shard_degree 4"));
+}
+
 TEST(TorchtitanConfig, DividesLayersAsThePlanDoesOrRefuses) {
   const Emitted ends = emitted("torchtitan", "llama-3.1-8b", "dp=2,pp=4,zero=1,split=8-9-9-6");
   ASSERT_EQ(ends.error(), "");

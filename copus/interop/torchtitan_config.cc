@@ -64,10 +64,12 @@ Result<std::string> schedule_name(ScheduleKind kind) {
 // The ways in which data-parallel ranks share weights, of which a plan has one.
 Result<void> add_sharding(const ParallelPlan& plan, std::vector<std::string>& args) {
   const bool sharded = plan.zero > 0;
-  if (plan.dp * plan.cp > 1 && plan.zero != 0 && plan.zero != (plan.pp > 1 ? 1 : 3)) {
-    return field_error(
-        "zero", "got {} with pp={}; torchtitan runs 0, or {}", plan.zero, plan.pp,
-        plan.pp > 1 ? "1, which is FSDP that gathers weights once a step" : "3, which is FSDP");
+  const bool gathered_once = plan.pp > 1 && plan.zero == 1;
+  if (plan.dp * plan.cp > 1 && plan.zero != 0 && plan.zero != 3 && !gathered_once) {
+    return field_error("zero",
+                       "got {} with pp={}; torchtitan runs 0, 3, which is FSDP, and with "
+                       "pipelines 1, which is FSDP that gathers weights once a step",
+                       plan.zero, plan.pp);
   }
   if (plan.cp > 1 && !sharded) {
     return field_error("zero", "got 0 with cp={}; torchtitan shards over the ranks of cp", plan.cp);

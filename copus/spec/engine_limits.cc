@@ -69,6 +69,7 @@ void for_each_set(Use&& use) {
 constexpr std::pair<std::string_view, bool EngineLimits::*> kFlags[] = {
     {"experts_need_sp", &EngineLimits::experts_need_sp},
     {"whole_kv_heads", &EngineLimits::whole_kv_heads},
+    {"ep_without_tp", &EngineLimits::ep_without_tp},
     {"tied_pipelines", &EngineLimits::tied_pipelines},
 };
 
@@ -141,6 +142,15 @@ constexpr PlanRule kEngineRules[] = {
            "got {}; want 1, because {} runs no pipelines if embedding and head share "
            "their matrix",
            plan.pp, limits_of(job).engine);
+     }},
+    {{kEp, kTp},
+     [](const ParallelPlan& plan, const PlanJob& job) noexcept {
+       return job.limits == nullptr || !limits_of(job).ep_without_tp || plan.ep == 1 ||
+              plan.tp == 1;
+     },
+     [](const ParallelPlan& plan, const PlanJob& job) {
+       return field_error("ep", "got {} with tp={}; want 1, because {} splits no expert over tp",
+                          plan.ep, plan.tp, limits_of(job).engine);
      }},
     {{kRecompute},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {

@@ -39,14 +39,19 @@ class SmallSet {
   std::uint32_t bits_ = 0;
 };
 
+// The ZeRO stages of pipelines if nothing else is known: the others reduce gradients, or gather
+// weights, with every micro-batch.
+inline constexpr SmallSet kZeroWithPipelines = {0, 1};
+
 struct EngineLimits {
   std::string engine;  // names the framework in errors
   // The largest values; 0: no limit.
   std::int64_t tp = 0, cp = 0, pp = 0, vp = 0, ep = 0;
-  // ZeRO stages over more than one rank. With pipelines zero_with_pp replaces `zero`; with context
+  // ZeRO stages over more than one rank; stages 2 and 3 run with pipelines only where a framework
+  // states it. With pipelines zero_with_pp replaces `zero`; with context
   // or expert parallelism a stage must also be in zero_with_cp or zero_with_ep.
-  SmallSet zero{0, 1, 2, 3}, zero_with_pp{0, 1, 2, 3}, zero_with_cp{0, 1, 2, 3},
-      zero_with_ep{0, 1, 2, 3};
+  SmallSet zero{0, 1, 2, 3}, zero_with_pp = kZeroWithPipelines, zero_with_cp{0, 1, 2, 3},
+                             zero_with_ep{0, 1, 2, 3};
   SmallSet recompute{0, 1, 2};
   SmallSet schedule{0, 1, 2, 3};
   SmallSet sp{0, 1};  // with tp above 1
@@ -54,6 +59,9 @@ struct EngineLimits {
   bool experts_need_sp = false;
   // tp divides the KV heads: no head is held twice.
   bool whole_kv_heads = false;
+  // With ep above 1 experts are spread over the ranks of tp too, which is another plan than one
+  // with tp above 1.
+  bool ep_without_tp = false;
   // Embedding and head may share their matrix if stages hold them apart.
   bool tied_pipelines = true;
   SmallSet precision{0, 1, 2, 3};

@@ -63,6 +63,15 @@ TEST(EngineLimits, OfZeroDependOnTheOtherDimensions) {
   EXPECT_EQ(verdict("cp=2,zero=0", sharded),
             "zero: got 0 with pp=1 and cp=2; want 3, which mine runs there");
   EXPECT_EQ(verdict("pp=2,cp=2,zero=1", sharded), "ok");
+  // Stages 2 and 3 run with pipelines only where the framework says so.
+  const EngineLimits sharded_stages = limits({{"zero_with_pp", {1, 3}}});
+  ParallelPlan staged = parse_plan_text("pp=2,dp=8,zero=3", "--plan").value().plan;
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const ModelSpec model = load_model("llama-3-8b").value();
+  EXPECT_FALSE(staged.validate(model, cluster, 4096, 64));
+  EXPECT_TRUE(staged.validate(model, cluster, 4096, 64, StageCut::kLayers, &sharded_stages));
+  staged.zero = 2;
+  EXPECT_FALSE(staged.validate(model, cluster, 4096, 64, StageCut::kLayers, &sharded_stages));
   // ZeRO over one rank shards nothing, so no stage is wrong.
   EXPECT_EQ(verdict("tp=8,pp=2,zero=0", {{"zero", {3}}, {"zero_with_pp", {3}}}), "ok");
 }
@@ -77,6 +86,9 @@ TEST(EngineLimits, MayConcernTheModel) {
   EXPECT_EQ(verdict("pp=2", {{"tied_pipelines", false}}), "ok");
   EXPECT_EQ(verdict("tp=2", {{"experts_need_sp", true}}, "mixtral-8x7b"),
             "sp: got 0 with tp=2; want 1, because mine trains experts under tp with sp=1 only");
+  EXPECT_EQ(verdict("tp=2,sp=1,ep=4", {{"ep_without_tp", true}}, "mixtral-8x7b"),
+            "ep: got 4 with tp=2; want 1, because mine splits no expert over tp");
+  EXPECT_EQ(verdict("ep=4", {{"ep_without_tp", true}}, "mixtral-8x7b"), "ok");
 }
 
 TEST(EngineLimits, PrintAndParseBack) {

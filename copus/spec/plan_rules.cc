@@ -306,8 +306,10 @@ constexpr PlanRule kRules[] = {
                           plan.pp);
      }},
     {{kZero, kPp},
-     [](const ParallelPlan& plan, const PlanJob&) noexcept {
-       return plan.zero < 2 || plan.pp == 1;
+     [](const ParallelPlan& plan, const PlanJob& job) noexcept {
+       const SmallSet stages =
+           job.limits == nullptr ? kZeroWithPipelines : job.limits->zero_with_pp;
+       return plan.pp == 1 || plan.zero < 2 || stages.has(plan.zero);
      },
      [](const ParallelPlan& plan, const PlanJob&) {
        return field_error("zero",
