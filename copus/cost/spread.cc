@@ -74,7 +74,7 @@ Result<Spread> prediction_spread(const FrameworkProfile& framework, const std::s
   Spread spread;
   std::string nearest = framework.name;
   if (!has_runs(nearest)) {
-    spread.unseen.push_back(framework.name);
+    spread.unseen.push_back(framework.title);
     nearest = framework.analogy;
   }
   const auto like = [&](const Entry& entry, bool same_precision) {
@@ -86,10 +86,11 @@ Result<Spread> prediction_spread(const FrameworkProfile& framework, const std::s
     if (like(entry, true) && spread.unseen.empty()) return entry.spread;
     widen(spread, entry.spread);
   }
+  const std::string runs = spread.unseen.empty() ? framework.title + " " : "";
   if (!any([&](const Entry& entry) { return like(entry, false); })) {
-    spread.unseen.push_back(gpu);
+    spread.unseen.push_back(fmt::format("{}on {}", runs, gpu));
   } else if (!any([&](const Entry& entry) { return like(entry, true); })) {
-    spread.unseen.push_back(fmt::format("{} on {}", to_string(precision), gpu));
+    spread.unseen.push_back(fmt::format("{}in {} on {}", runs, to_string(precision), gpu));
   }
   widen(spread, unlike_any);
   return spread;

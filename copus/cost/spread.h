@@ -16,7 +16,8 @@ struct Spread {
   double order = 0;       // typical error of the ratio of two plans' step times
   std::int64_t runs = 0;  // that were compared; 0: none is like this job
   std::string runs_of;    // the framework of these runs
-  // What no compared run had: "GB200", "fp8 on H200-141GB-SXM", "deepspeed".
+  // What no compared run was: "Megatron-LM on B200", "Megatron-LM in fp8 on A100-80GB-SXM",
+  // "DeepSpeed".
   std::vector<std::string> unseen;
 };
 

@@ -26,9 +26,9 @@ TEST(PredictionSpread, OfAnExtrapolationIsWiderAndSaysWhatIsNew) {
     EXPECT_GT(other.time, seen.time);
     EXPECT_GT(other.order, seen.order);
   }
-  EXPECT_EQ(gpu.unseen, std::vector<std::string>{"B200"});
-  EXPECT_EQ(precision.unseen, std::vector<std::string>{"fp8 on A100-80GB-SXM"});
-  EXPECT_EQ(framework.unseen, std::vector<std::string>{"deepspeed"});
+  EXPECT_EQ(gpu.unseen, std::vector<std::string>{"Megatron-LM on B200"});
+  EXPECT_EQ(precision.unseen, std::vector<std::string>{"Megatron-LM in fp8 on A100-80GB-SXM"});
+  EXPECT_EQ(framework.unseen, std::vector<std::string>{"DeepSpeed"});
 }
 
 TEST(PredictionSpread, IsKnownForEveryFrameworkOfTheCatalog) {
