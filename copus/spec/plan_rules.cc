@@ -356,9 +356,10 @@ constexpr PlanRule kRules[] = {
 
 std::span<const PlanRule> plan_rules() { return kRules; }
 
-std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added) {
+std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added, bool limited) {
   std::vector<const PlanRule*> rules;
   for (const std::span<const PlanRule> part : {plan_rules(), engine_rules()}) {
+    if (part.data() == engine_rules().data() && !limited) continue;
     for (const PlanRule& rule : part) {
       if ((known | added).has_all(rule.fields) && !known.has_all(rule.fields)) {
         rules.push_back(&rule);

@@ -35,8 +35,8 @@ struct PlanRule {
 std::span<const PlanRule> plan_rules();
 
 // Returns the rules that can be checked once the fields `added` are known in addition to `known`,
-// but not before.
-std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added);
+// but not before. `limited`: whether engine_rules() are among them; without limits these hold.
+std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added, bool limited = true);
 
 // Returns the first broken rule among those that depend only on `known` fields. Null: all of these
 // rules hold.

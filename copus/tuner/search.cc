@@ -98,12 +98,15 @@ class Shortlist {
 struct LoopRules {
   using Rules = std::vector<const PlanRule*>;
 
+  explicit LoopRules(bool has_limits) : limited(has_limits) {}
+
   Rules next(PlanFields added) {
-    Rules rules = rules_of(known, added);
+    Rules rules = rules_of(known, added, limited);
     known = known | added;
     return rules;
   }
 
+  bool limited;
   PlanFields known;
   Rules tp = next({kTp});
   Rules cp = next({kCp});
@@ -130,7 +133,8 @@ class Walk {
         shortlist_(shortlist),
         stops_at_first_(stops_at_first),
         gpus_(model.cluster().gpus()),
-        job_(plan_job(model)) {}
+        job_(plan_job(model)),
+        rules_(model.limits() != nullptr) {}
 
   void run() {
     const std::vector<Int> gpu_divisors = divisors(gpus_);
@@ -375,8 +379,8 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
 }
 
 PlanJob plan_job(const StepModel& model) {
-  return {model.model(), model.cluster(), model.seq_len(), model.global_batch(),
-          model.options().stage_cut, model.limits()};
+  return {model.model(),        model.cluster(),           model.seq_len(),
+          model.global_batch(), model.options().stage_cut, model.limits()};
 }
 
 bool has_plan(const StepModel& model, const SearchRequest& request) {
