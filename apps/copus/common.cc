@@ -182,11 +182,16 @@ std::string describe(const Workload& job, const std::string& batch) {
       job.cluster.nodes > 1 ? fmt::format(", {:g} Gb/s per node",
                                           job.cluster.network.node_bandwidth / gigabits_per_s(1))
                             : "";
+  const std::string by_analogy = job.framework.analogy.empty()
+                                     ? ""
+                                     : fmt::format("\n{} has the assumptions of {}, by analogy",
+                                                   job.framework.title, job.framework.analogy);
   return fmt::format("{} ({} parameters) on {} ({}{})\n{} x {} tokens, {}", job.model.name,
                      human_count(static_cast<double>(job.model.total_params())), job.cluster.name,
                      counted(job.cluster.gpus(), "GPU"), network,
                      batch.empty() ? fmt::format("batch {}", job.global_batch) : batch, job.seq_len,
-                     to_string(job.options.precision));
+                     to_string(job.options.precision)) +
+         by_analogy;
 }
 
 std::string describe_plan(const Workload& job, const ParallelPlan& plan) {

@@ -100,8 +100,9 @@ struct OutputFile {
 Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool json);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
-// Returns two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch.
-// `batch`: text instead of "batch 1024", for a job of several batches.
+// Returns two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch; a
+// third if the framework's costs are by analogy to another's. `batch`: text instead of "batch
+// 1024", for a job of several batches.
 std::string describe(const Workload& job, const std::string& batch = "");
 // Returns the plan's short name, with a note if stages are cut by work.
 std::string describe_plan(const Workload& job, const ParallelPlan& plan);

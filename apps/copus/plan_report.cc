@@ -113,14 +113,9 @@ bool PlanTable::print() const {
 void print_search(const Workload& job, const StepModel& model, const PlanAnswer& answer,
                   const RunQuestion& run) {
   const SearchResult& found = answer.found;
-  fmt::print("{}\n{} searched in {}, {} fit in {:.1f} GiB\n", describe(job),
+  fmt::print("{}\n{} searched in {}, {} fit in {:.1f} GiB\n\n", describe(job),
              counted(found.searched, "plan"), human_seconds(found.search_time.v), found.feasible,
              to_gib(model.budget()));
-  if (!job.framework.analogy.empty()) {
-    fmt::print("{} has the assumptions of {}, by analogy\n", job.framework.title,
-               job.framework.analogy);
-  }
-  fmt::print("\n");
   PlanTable table("#", "<layout", run);
   std::int64_t number = 0;
   for (const RankedPlan& entry : found.plans) table.add(std::to_string(++number), model, entry);
