@@ -197,8 +197,9 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
       any = true;
       const RankedPlan& best = found.plans.front();
       rows.push_back(table_row(std::to_string(batch), model, best));
-      const std::string layout = fmt::format("{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp,
-                                             best.plan.pp, best.plan.cp, best.plan.ep);
+      const std::string layout =
+          fmt::format("{}.{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp, best.plan.pp, best.plan.cp,
+                      best.plan.ep, best.plan.expert_tp());
       if (!last_layout.empty() && layout != last_layout)
         rows.back().front() = "* " + rows.back().front();
       last_layout = layout;
