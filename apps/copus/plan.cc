@@ -56,7 +56,7 @@ struct PlanArgs : OptionGroup {
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};
   Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many plans to print", 10};
   Option<bool> variants{this, "--variants", flag(),
-                        "rank every variant, not only the best of each (tp, cp, ep, pp, dp)",
+                        "rank every variant, not only the best of each (tp, cp, ep, etp, pp, dp)",
                         false};
   Option<BatchSweep> sweep_batch{
       this, "--sweep-batch", batch_sweep(),
