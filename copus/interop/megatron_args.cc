@@ -21,6 +21,23 @@ std::string pipeline_layout(const ParallelPlan& plan) {
   return layout;
 }
 
+// Whether a split is what Megatron-LM makes if it counts the embedding or the loss as a layer: all
+// chunks have the same number of layers, except that one or both ends have one less.
+struct CountedEnds {
+  bool embedding = false, loss = false;
+};
+CountedEnds counted_ends(const ParallelPlan& plan) {
+  const std::vector<std::int64_t>& layers = plan.stage_layers;
+  if (layers.size() < 2) return {};
+  const std::int64_t middle =
+      layers.size() > 2 ? layers[1] : std::max(layers.front(), layers.back());
+  const auto inner_is_even = std::all_of(layers.begin() + 1, layers.end() - 1,
+                                         [&](std::int64_t n) { return n == middle; });
+  const auto may_be = [&](std::int64_t end) { return end == middle || end == middle - 1; };
+  if (!inner_is_even || !may_be(layers.front()) || !may_be(layers.back())) return {};
+  return {layers.front() == middle - 1, layers.back() == middle - 1};
+}
+
 // Returns which layers have experts, as a list expression of Python: 1 stands for experts.
 std::string layer_pattern(const ModelSpec& m) {
   const auto term = [](bool moe, std::int64_t count) {
@@ -199,7 +216,11 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
   args.push_back(fmt::format("--seq-length {}", seq_len));
   args.push_back(fmt::format("--tensor-model-parallel-size {}", plan.tp));
   args.push_back(fmt::format("--pipeline-model-parallel-size {}", plan.pp));
-  if (!plan.stage_layers.empty()) {
+  const CountedEnds ends = counted_ends(plan);
+  if (ends.embedding) args.push_back("--account-for-embedding-in-pipeline-split");
+  if (ends.loss) args.push_back("--account-for-loss-in-pipeline-split");
+  const bool even = plan.stage_layers.empty() || ends.embedding || ends.loss;
+  if (!even) {
     args.push_back(fmt::format("--pipeline-model-parallel-layout {}", pipeline_layout(plan)));
   } else if (plan.vp > 1) {
     args.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.vp));

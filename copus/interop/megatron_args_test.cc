@@ -162,9 +162,24 @@ TEST(MegatronArgs, OfAnInterleavedPlanCountItsVirtualStages) {
 }
 
 TEST(MegatronArgs, OfAnUnevenSplitDrawItsLayout) {
-  const Flags flags = flags_of("tiny", "pp=3,split=1-2-1");
-  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|tL"));
+  const Flags flags = flags_of("tiny", "pp=3,split=2-1-1");
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Ett|t|tL"));
   EXPECT_TRUE(has(flags, "--pipeline-model-parallel-size 3"));
+}
+
+// Megatron-LM divides the layers, with the embedding and the loss as one layer each, by pp*vp.
+TEST(MegatronArgs, OfASplitThatCountsTheEndsSaySo) {
+  const Flags both = flags_of("llama-3.1-405b", "pp=16,vp=8,split=0-1x126-0");
+  EXPECT_TRUE(has(both, "--account-for-embedding-in-pipeline-split"));
+  EXPECT_TRUE(has(both, "--account-for-loss-in-pipeline-split"));
+  EXPECT_TRUE(has(both, "--num-virtual-stages-per-pipeline-rank 8"));
+  EXPECT_FALSE(names(both, "--pipeline-model-parallel-layout"));
+  const Flags loss = flags_of("deepseek-v3", "pp=2,split=31-30");
+  EXPECT_TRUE(has(loss, "--account-for-loss-in-pipeline-split"));
+  EXPECT_FALSE(names(loss, "--account-for-embedding-in-pipeline-split"));
+  const Flags other = flags_of("deepseek-v3", "pp=2,split=32-29");
+  EXPECT_TRUE(names(other, "--pipeline-model-parallel-layout"));
+  EXPECT_FALSE(names(other, "--account-for-loss-in-pipeline-split"));
 }
 
 TEST(MegatronArgs, OfAnUnevenInterleavedSplitListEveryChunk) {

@@ -75,14 +75,14 @@ Error stages_do_not_divide(const ParallelPlan& plan, const PlanJob& job) {
     return field_error(field, "got {}, more than {} layers; want a divisor ({})", got, layers,
                        small_divisors(layers));
   }
-  constexpr Int kShown = 16;
-  const std::string split =
-      chunks > kShown
-          ? "a split"
-          : fmt::format("split={}",
-                        fmt::join(expand(balance_chunks(layers, chunks, 0, 0), chunks), "-"));
-  return field_error(field, "got {}, which does not divide {} layers; want a divisor ({}) or {}",
-                     got, layers, small_divisors(layers), split);
+  // If the layers, the embedding and the head together divide evenly, each end takes one layer
+  // less.
+  ParallelPlan with_split;
+  const double ends = (layers + 2) % chunks == 0 ? 1 : 0;
+  with_split.stage_layers = expand(balance_chunks(layers, chunks, ends, ends), chunks);
+  return field_error(
+      field, "got {}, which does not divide {} layers; want a divisor ({}) or split={}", got,
+      layers, small_divisors(layers), value_text(with_split, PlanField::kStageLayers));
 }
 
 // Returns the fewest layers that a chunk may hold. The first and the last chunk may hold none,

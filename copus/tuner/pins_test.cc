@@ -60,7 +60,7 @@ TEST(CheckPins, NamesTheOnePinThatIsAtFaultWhateverElseIsPinned) {
   EXPECT_EQ(
       job.said_of("mb=7,zero=1"),
       "--fix: micro_batch: got 7; want 6, 8 or 4, because it does not divide the batch of 96");
-  EXPECT_EQ(job.said_of("vp=40"), "--fix: vp: got 40; want 16, 15 or 14");
+  EXPECT_EQ(job.said_of("vp=40"), "--fix: vp: got 40; want 17, 16 or 15");
 }
 
 TEST(CheckPins, NamesTheFewestPinsThatCannotBeTogether) {

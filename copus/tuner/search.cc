@@ -237,7 +237,8 @@ class Walk {
     if (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved) {
       plan_.schedule = ScheduleKind::kInterleaved;
       const Int most = fixed_.has(kVp) ? kMaxChunks : kMostVirtualStages;
-      for (Int vp = 2; vp <= std::min(spec_.layers / plan_.pp, most); ++vp) {
+      // The embedding and the head may each take the place of a layer, with a chunk of their own.
+      for (Int vp = 2; vp <= std::min((spec_.layers + 2) / plan_.pp, most); ++vp) {
         plan_.vp = vp;
         // If two virtual stages are refused, more are refused too.
         if (!let_pass(rules_.schedule)) return;

@@ -69,6 +69,18 @@ ModelSpec alternating_moe() {
   return model;
 }
 
+// Llama 3.1 405B has 126 layers, so that embedding and head make 128 with them.
+TEST(Search, GivesEmbeddingAndHeadChunksOfTheirOwn) {
+  const Job job("llama-3.1-405b", "64x8xH100-80GB-SXM", 8192, 256);
+  const SearchResult found = job.find("tp=8,pp=16,vp=8,sp=1", 1);
+  ASSERT_FALSE(found.plans.empty());
+  const std::vector<Int>& layers = found.plans[0].plan.stage_layers;
+  ASSERT_EQ(layers.size(), 128U);
+  EXPECT_EQ(layers.front(), 0);
+  EXPECT_EQ(layers.back(), 0);
+  EXPECT_EQ(std::count(layers.begin(), layers.end(), 1), 126);
+}
+
 TEST(Search, OffersUncutExpertsUnderTensorParallelism) {
   // With 4 of 8 experts per token, cutting them gathers and scatters every token four times.
   const Job job(small_moe(), "1x8xH100-80GB-SXM", 128, 8);
@@ -133,7 +145,7 @@ struct BruteForce {
   // Experts are cut over tp ranks, or not at all.
   void consider_cuts(const Job& job, ParallelPlan p) {
     for (p.etp = 0; p.etp <= (p.tp > 1 && job.model.is_moe() ? 1 : 0); ++p.etp) {
-      for (p.vp = 1; p.vp <= job.model.layers / p.pp; ++p.vp) {
+      for (p.vp = 1; p.vp <= (job.model.layers + 2) / p.pp; ++p.vp) {
         p.schedule = p.vp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
         for (p.micro_batch = 1; p.micro_batch <= job.global_batch; ++p.micro_batch) {
           for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
