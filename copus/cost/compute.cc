@@ -88,6 +88,16 @@ ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
       fused_in_ring_(runs_ring_attention(options, cluster.gpu)) {}
 
 Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
+  return product(m, n, k, count, element_);
+}
+
+Seconds ComputeModel::matmul_into_gradients(double m, double n, double k,
+                                            double count) const noexcept {
+  return product(m, n, k, count, 2 * gradient_bytes(options_));
+}
+
+Seconds ComputeModel::product(double m, double n, double k, double count,
+                              double out_bytes) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
   // A kernel computes whole tiles, so a product narrower than the half width is no faster.
   const double padded_m = std::max(m, efficiency_.matmul_half_m);
@@ -98,7 +108,7 @@ Seconds ComputeModel::matmul(double m, double n, double k, double count) const n
                              fall_off(padded_k, efficiency_.matmul_half_k);
   const Seconds arithmetic =
       Flops(2 * padded_m * padded_n * padded_k * count) / (peak_ * utilisation);
-  const Seconds traffic = Bytes(element_ * (m * n + n * k + m * k) * count) / memory_;
+  const Seconds traffic = Bytes((element_ * (n * k + m * k) + out_bytes * m * n) * count) / memory_;
   return max(arithmetic, traffic) + efficiency_.launch;
 }
 
@@ -209,8 +219,10 @@ void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept 
   cost.backward_input.compute += matmul(t, h, real(moe.experts)) + matmul(rows, h, in, experts) +
                                  matmul(rows, f, h, experts) +
                                  stream(Bytes(element_ * computed * (2 * in + f)));
-  cost.backward_weight.compute +=
-      matmul(h, real(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
+  // The gradients of many experts are large beside the few rows that each gets.
+  cost.backward_weight.compute += matmul(h, real(moe.experts), t) +
+                                  matmul_into_gradients(h, in, rows, experts) +
+                                  matmul_into_gradients(f, h, rows, experts);
   if (options_.precision == Precision::kFp8) {
     // The inputs of grouped products are quantised from 16 bits: once along rows, once along
     // columns for the weights' gradient.

@@ -99,6 +99,8 @@ class ComputeModel {
 
   // Time of `count` matrix products of (m x k) by (k x n) in one launch.
   Seconds matmul(double m, double n, double k, double count = 1) const noexcept;
+  // The same for `count` gradients of weights, which the products add to the gradients in memory.
+  Seconds matmul_into_gradients(double m, double n, double k, double count) const noexcept;
   // Time of element-wise work that reads and writes `bytes` in `kernels` launches.
   Seconds stream(Bytes bytes, double kernels = 1) const noexcept;
 
@@ -108,6 +110,8 @@ class ComputeModel {
   double element_bytes() const { return element_; }
 
  private:
+  // `out_bytes`: memory traffic per element of the result.
+  Seconds product(double m, double n, double k, double count, double out_bytes) const noexcept;
   void attention_core(const LayerShape& shape, Seconds& forward, Seconds& backward) const noexcept;
   void attention(const LayerShape& shape, PieceCost& cost) const noexcept;
   void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;

@@ -429,6 +429,22 @@ TEST(Layer, SendingATokenOnceCostsNoMoreThanOnePerExpert) {
   }
 }
 
+TEST(Matmul, IntoGradientsReadsAndWritesThemAndIsOtherwiseTheSame) {
+  const ModelSpec model = load_model("qwen3-30b-a3b").value();
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  // Few rows: memory decides. FP32 gradients, read and written, are eight bytes; a result is two.
+  const auto more = [&](double rows) {
+    return compute.matmul_into_gradients(2048, 1536, rows, 16) -
+           compute.matmul(2048, 1536, rows, 16);
+  };
+  const Seconds six_bytes = Bytes(6 * 2048.0 * 1536 * 16) /
+                            (cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory);
+  EXPECT_NEAR(more(1) / six_bytes, 1, 0.5);
+  EXPECT_GT(more(1), Seconds(0));
+  EXPECT_EQ(more(100'000), Seconds(0)) << "many rows: arithmetic decides";
+}
+
 TEST(Layer, ImbalanceAndCapacityMultiplyTheRowsOfTheExperts) {
   const ModelSpec model = load_model("mixtral-8x7b").value();
   const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();

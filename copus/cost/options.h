@@ -95,7 +95,7 @@ struct CostOptions {
   // For each pass of a layer with experts, forward or backward, unless experts have a capacity: the
   // host learns from the GPU how many rows each expert gets before it can launch what follows, so
   // the GPU's queue runs empty.
-  Seconds host_routing = microseconds(800);
+  Seconds host_routing = microseconds(1000);
   // A rank's own time around the pipeline messages of one pass of a chunk (posting, synchronising),
   // in addition to their latency.
   Seconds hop_overhead = microseconds(120);
