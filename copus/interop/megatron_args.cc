@@ -157,6 +157,12 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, const CostOptions& opti
 // Refuses a model that Megatron-LM's flags cannot describe, because they would describe another
 // model.
 Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
+  if (m.family == "llama4_text") {
+    return field_error(
+        "model_type",
+        "got llama4_text; its layers without rotary positions and its way to weigh "
+        "experts are not part of a plan's model, so the flags would describe another");
+  }
   if (m.full_layers > 0 && m.sliding_window < seq_len) {
     return field_error("max_window_layers",
                        "got {} of {} layers without a window; Megatron-LM windows all layers",

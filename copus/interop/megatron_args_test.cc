@@ -219,6 +219,11 @@ TEST(MegatronArgs, SayOverHowManyRanksAnExpertIsCut) {
 // A pattern of Megatron-LM is a list expression with one entry per layer.
 TEST(MegatronArgs, SayWhichLayersHaveExperts) {
   ModelSpec model = load_model("llama-4-maverick").value();
+  // Its flags would leave out which layers have no rotary positions.
+  const Result<Flags> refused = megatron_args(model, ParallelPlan(), 4096, 512, CostOptions());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().field, "model_type");
+  model.family = "qwen3_moe";
   const auto pattern = [&] {
     const Flags flags = megatron_args(model, ParallelPlan(), 4096, 512, CostOptions()).value();
     const std::string name = "--moe-layer-freq ";
