@@ -17,6 +17,7 @@
 #include "copus/base/whole_file.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
@@ -107,7 +108,7 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   const std::int64_t gpus = job.cluster.gpus();
   COPUS_TRY_VOID(
       fill_in_dp(partial, gpus, "plan", fmt::format("the cluster's {}", counted(gpus, "GPU"))));
-  const ParallelPlan& plan = partial.plan;
+  const ParallelPlan plan = with_settled_etp(std::move(partial.plan));
   COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch,
                                job.options.stage_cut, job.limits()));
   COPUS_TRY_VOID(check_ring_attention(job.options, job.cluster.gpu, plan.cp));

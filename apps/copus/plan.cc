@@ -82,7 +82,7 @@ struct PlanArgs : OptionGroup {
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};
   Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many plans to print", 10};
   Option<bool> variants{this, "--variants", flag(),
-                        "rank every variant, not only the best of each (tp, cp, ep, pp, dp)",
+                        "rank every variant, not only the best of each (tp, cp, ep, etp, pp, dp)",
                         false};
   Option<BatchSweep> sweep_batch{
       this, "--sweep-batch", batch_sweep(),
@@ -165,8 +165,9 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
       any = true;
       const RankedPlan& best = found.plans.front();
       table.add(std::to_string(batch), model, best);
-      const std::string layout = fmt::format("{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp,
-                                             best.plan.pp, best.plan.cp, best.plan.ep);
+      const std::string layout =
+          fmt::format("{}.{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp, best.plan.pp, best.plan.cp,
+                      best.plan.ep, best.plan.expert_tp());
       if (!last_layout.empty() && layout != last_layout) table.mark_last();
       last_layout = layout;
       cut_by_work = cut_by_work || best.plan.is_cut_by_work(job.options.stage_cut);

@@ -30,6 +30,46 @@ double local_kv_heads(const ModelSpec& m, const LayerShape& s) {
 
 }  // namespace
 
+ExpertRows expert_rows(const ModelSpec& model, const CostOptions& options,
+                       const LayerShape& s) noexcept {
+  ExpertRows rows;
+  rows.sent = residual_tokens(s) * real(model.moe.experts_per_token) * expert_load(options);
+  // The ranks that an expert is cut over compute the same rows. Without sequence parallelism they
+  // are the tp ranks, which hold the same tokens anyway.
+  rows.computed = rows.sent * (s.sp || s.tp == 1 ? real(s.etp) : 1.0);
+  return rows;
+}
+
+double parts_reached(const MoeSpec& moe, std::int64_t parts) noexcept {
+  // The chance that none of a token's experts, which differ, lies in a given part.
+  const double experts = real(moe.experts), part = experts / real(parts);
+  double missed = 1;
+  for (std::int64_t i = 0; i < moe.experts_per_token; ++i)
+    missed *= std::max(0.0, experts - part - real(i)) / (experts - real(i));
+  const double reached = real(parts) * (1 - missed);
+  return parts <= moe.router_groups ? std::min(reached, real(moe.router_group_topk)) : reached;
+}
+
+ExpertSends expert_sends(const ModelSpec& model, const CostOptions& options, const LayerShape& s,
+                         GroupPlace group) noexcept {
+  ExpertSends sends;
+  if (group.size <= 1) return sends;
+  const double copies = expert_rows(model, options, s).sent;
+  const double n = real(group.size), local = real(group.per_node);
+  if (!sends_tokens_once(options)) {
+    sends.inside = copies * (local - 1) / n;
+    sends.outside = copies * (n - local) / n;
+    return sends;
+  }
+  // A token crosses the network once for each other node that has experts of it. The GPU that
+  // receives it there hands it on over the links, so the links carry what every rank receives.
+  const double tokens = copies / real(model.moe.experts_per_token);
+  const double nodes = real(group.nodes);
+  sends.inside = tokens * parts_reached(model.moe, group.size) * (local - 1) / local;
+  sends.outside = tokens * parts_reached(model.moe, group.nodes) * (nodes - 1) / nodes;
+  return sends;
+}
+
 ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
                            const CostOptions& options)
     : model_(model),
@@ -48,6 +88,16 @@ ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
       fused_in_ring_(runs_ring_attention(options, cluster.gpu)) {}
 
 Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
+  return product(m, n, k, count, element_);
+}
+
+Seconds ComputeModel::matmul_into_gradients(double m, double n, double k,
+                                            double count) const noexcept {
+  return product(m, n, k, count, 2 * gradient_bytes(options_));
+}
+
+Seconds ComputeModel::product(double m, double n, double k, double count,
+                              double out_bytes) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
   // A kernel computes whole tiles, so a product narrower than the half width is no faster.
   const double padded_m = std::max(m, efficiency_.matmul_half_m);
@@ -58,7 +108,7 @@ Seconds ComputeModel::matmul(double m, double n, double k, double count) const n
                              fall_off(padded_k, efficiency_.matmul_half_k);
   const Seconds arithmetic =
       Flops(2 * padded_m * padded_n * padded_k * count) / (peak_ * utilisation);
-  const Seconds traffic = Bytes(element_ * (m * n + n * k + m * k) * count) / memory_;
+  const Seconds traffic = Bytes((element_ * (n * k + m * k) + out_bytes * m * n) * count) / memory_;
   return max(arithmetic, traffic) + efficiency_.launch;
 }
 
@@ -157,35 +207,68 @@ void ComputeModel::dense_mlp(const LayerShape& s, double ffn, PieceCost& cost) c
 
 void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept {
   const MoeSpec& moe = model_.moe;
-  const double h = real(model_.hidden), tp = real(s.tp), ep = real(s.ep);
-  const double t = tokens(s);
-  const double routed =
-      t * real(moe.experts_per_token);  // rows of this rank's experts if the gate is balanced
-  const double experts = real(moe.experts) / ep;
-  const double rows = routed / experts;
-  const double f = real(moe.expert_ffn) / tp;
+  const double h = real(model_.hidden), t = residual_tokens(s);
+  const double computed = expert_rows(model_, options_, s).computed;
+  const double experts = real(moe.experts) / real(s.ep);
+  const double rows = computed / experts;
+  const double f = real(moe.expert_ffn) / real(s.etp);
   const double in = model_.gated_mlp ? 2 * f : f;
   cost.forward.compute += matmul(t, real(moe.experts), h) + matmul(rows, in, h, experts) +
-                          matmul(rows, h, f, experts) + stream(Bytes(element_ * routed * (in + f)));
+                          matmul(rows, h, f, experts) +
+                          stream(Bytes(element_ * computed * (in + f)));
   cost.backward_input.compute += matmul(t, h, real(moe.experts)) + matmul(rows, h, in, experts) +
                                  matmul(rows, f, h, experts) +
-                                 stream(Bytes(element_ * routed * (2 * in + f)));
-  cost.backward_weight.compute +=
-      matmul(h, real(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
+                                 stream(Bytes(element_ * computed * (2 * in + f)));
+  // The gradients of many experts are large beside the few rows that each gets.
+  cost.backward_weight.compute += matmul(h, real(moe.experts), t) +
+                                  matmul_into_gradients(h, in, rows, experts) +
+                                  matmul_into_gradients(f, h, rows, experts);
+  if (options_.precision == Precision::kFp8) {
+    // The inputs of grouped products are quantised from 16 bits: once along rows, once along
+    // columns for the weights' gradient.
+    cost.forward.compute += stream(Bytes((element_ + 2) * computed * (h + f)), 2);
+    cost.backward_input.compute += stream(Bytes((element_ + 2) * computed * (h + in)), 2);
+  }
   // Tokens are permuted to the order of their experts and back: a read and a write each way.
-  const Seconds permute = stream(Bytes(4 * element_ * routed * h), 6);
+  const Seconds permute = stream(Bytes(4 * element_ * computed * h), 6);
   cost.forward.compute += permute;
   cost.backward_input.compute += permute;
-  if (moe.shared_experts > 0) dense_mlp(s, real(moe.shared_experts * moe.expert_ffn), cost);
+  if (options_.expert_capacity == 0) {
+    cost.forward.compute += options_.host_routing;
+    cost.backward_input.compute += options_.host_routing;
+  }
+  if (moe.shared_experts > 0) {
+    dense_mlp(s, real(moe.shared_experts * moe.expert_ffn), cost);
+    tensor_parallel(s, 1, TpProducts::kDense, cost);
+  }
+  expert_exchange(s, cost);
+}
 
-  // Dispatch and combine. In the backward pass each sends what the other sends forward, so the cost
-  // is the same. An expert-parallel group is a block of ep ranks of the dp*cp.
-  const GroupPlace group = place_group(s.ep, s.tp, gpus_per_node_);
-  const Bytes buffer(element_ * routed * h / (s.sp ? tp : 1.0));
-  const Seconds exchange =
-      2 * (1 - options_.ep_overlap) * collectives_.time(Collective::kAllToAll, group, buffer);
+// Dispatch and combine. In the backward pass each sends what the other sends forward, so the cost
+// is the same. If experts are cut, the etp ranks of an expert gather the rows that each of them
+// received, and scatter the sums of their results. Without sequence parallelism all tp ranks hold
+// the same tokens; then each adds its part of the experts' results like a dense layer's.
+void ComputeModel::expert_exchange(const LayerShape& s, PieceCost& cost) const noexcept {
+  const double h = real(model_.hidden);
+  const ExpertRows rows = expert_rows(model_, options_, s);
+  const GroupPlace group = place_group(s.ep, s.etp, gpus_per_node_);
+  const ExpertSends sends = expert_sends(model_, options_, s, group);
+  const Bytes row(element_ * h);
+  const Seconds exchange = 2 * (1 - options_.ep_overlap) *
+                           collectives_.exchange(group, row * sends.inside, row * sends.outside);
   cost.forward.ep += exchange;
   cost.backward_input.ep += exchange;
+  if (s.tp > 1 && !s.sp) {
+    tensor_parallel(s, 1, TpProducts::kOther, cost);
+  } else if (s.etp > 1) {
+    const GroupPlace cut = place_group(s.etp, 1, gpus_per_node_);
+    const Bytes volume(element_ * rows.computed * h);
+    const Seconds both = collectives_.time(Collective::kAllGather, cut, volume) +
+                         collectives_.time(Collective::kReduceScatter, cut, volume) +
+                         options_.tp_skew * 2.0;
+    cost.forward.tp += both * (1 - options_.tp_overlap);
+    cost.backward_input.tp += both * (1 - options_.tp_overlap);
+  }
 }
 
 void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const noexcept {
@@ -293,9 +376,6 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   if (model_.is_moe()) {
     costs.moe = common;
     moe_mlp(s, costs.moe);
-    // Tensor parallelism cuts experts too, so every routed copy of a token is gathered and
-    // scattered.
-    tensor_parallel(s, real(model_.moe.experts_per_token), TpProducts::kOther, costs.moe);
     finish_layer(s, core_forward, real(model_.moe.experts) / real(s.ep), costs.moe);
   }
 

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <random>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
@@ -22,7 +28,7 @@ ClusterSpec ideal_cluster() {
 CostOptions ideal_options(AttentionKernel attention) {
   CostOptions options;
   options.attention = attention;
-  options.host_layer_forward = options.host_layer_backward = Seconds(0);
+  options.host_layer_forward = options.host_layer_backward = options.host_routing = Seconds(0);
   return options;
 }
 
@@ -61,7 +67,7 @@ constexpr const char* kFamilies[] = {"llama", "gpt2", "mixtral", "deepseek_v3"};
 
 LayerShape shape_of(std::int64_t tp, std::int64_t seq_len, Recompute recompute = Recompute::kNone) {
   LayerShape shape;
-  shape.tp = tp;
+  shape.tp = shape.etp = tp;
   shape.seq_len = seq_len;
   shape.recompute = recompute;
   return shape;
@@ -132,13 +138,18 @@ TEST_P(IdealGpu, BackwardIsTwiceForwardAndFusedAttentionHalfAForwardMore) {
       0.5, 0.005);
 }
 
-TEST_P(IdealGpu, SequenceParallelismDoesNotChangeTheOperations) {
+TEST_P(IdealGpu, SequenceParallelismDoesNotChangeTheOperationsExceptOfRouters) {
   LayerShape shape = shape_of(2, kLong);
   const WholeModel without = cost(AttentionKernel::kFused, shape);
   shape.sp = true;
   const WholeModel with = cost(AttentionKernel::kFused, shape);
-  EXPECT_NEAR(with.forward.compute / without.forward.compute, 1, 1e-12);
-  EXPECT_NEAR(with.backward.compute / without.backward.compute, 1, 1e-12);
+  // Each rank routes its own tokens, half of them.
+  const double router = static_cast<double>(model_.moe_layers()) * 2.0 * kLong / 2 *
+                        static_cast<double>(model_.hidden) *
+                        static_cast<double>(model_.moe.experts);
+  EXPECT_NEAR(flops(with.forward.compute) / (flops(without.forward.compute) - router), 1, 1e-12);
+  EXPECT_NEAR(flops(with.backward.compute) / (flops(without.backward.compute) - 2 * router), 1,
+              1e-12);
 }
 
 TEST_P(IdealGpu, MoreTokensInAMicroBatchTakeProportionallyLonger) {
@@ -325,8 +336,13 @@ TEST(Layer, Fp8ProductsHideTheirTrafficInANodeWithParallelSequences) {
   const LayerCosts none = costs(experts, Precision::kFp8, 4, true, 0);
   EXPECT_EQ(half.embedding.forward.tp, none.embedding.forward.tp);
   EXPECT_EQ(half.head.forward.tp, none.head.forward.tp);
-  // A layer with two experts per token has three regions; only attention's has dense products.
-  EXPECT_NEAR(half.moe.forward.tp.v, none.moe.forward.tp.v * (0.5 + 2 * 0.75) / (3 * 0.75), 1e-12);
+  // Only attention has dense products. A dense model of the same shape has two such regions.
+  ModelSpec plain = experts;
+  plain.moe = {};
+  const LayerCosts dense_half = costs(plain, Precision::kFp8, 4, true, 0.5);
+  const LayerCosts dense_none = costs(plain, Precision::kFp8, 4, true, 0);
+  EXPECT_NEAR((none.moe.forward.tp - half.moe.forward.tp).v,
+              (dense_none.dense.forward.tp - dense_half.dense.forward.tp).v / 2, 1e-12);
 }
 
 TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
@@ -339,6 +355,114 @@ TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
   const PieceCost layer = compute.layer_costs(shape).moe;
   EXPECT_GT(layer.forward.ep.v, 0);
   EXPECT_EQ(layer.forward.ep, layer.backward_input.ep) << "backward swaps dispatch and combine";
+}
+
+TEST(Layer, UncutExpertsGatherNothing) {
+  const ModelSpec model = load_model("mixtral-8x7b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  LayerShape shape = shape_of(4, 4096);
+  shape.sp = true;
+  shape.etp = 4;
+  const PieceCost cut = compute.layer_costs(shape).moe;
+  shape.etp = 1;
+  shape.ep = 4;
+  const PieceCost uncut = compute.layer_costs(shape).moe;
+  EXPECT_LT(uncut.forward.tp, cut.forward.tp);
+  // The same operations and rows per expert in fewer, wider products: not slower.
+  EXPECT_LE(uncut.forward.compute, cut.forward.compute);
+  const ExpertRows rows = expert_rows(model, CostOptions(), shape);
+  EXPECT_EQ(rows.sent, 4096.0 / 4 * 2);
+  EXPECT_EQ(rows.computed, rows.sent);
+  shape.etp = 4;
+  EXPECT_EQ(expert_rows(model, CostOptions(), shape).computed, 4096.0 * 2);
+}
+
+// Chooses experts at random and counts the parts in which they lie.
+TEST(PartsReached, AreThoseOfRandomChoices) {
+  std::mt19937_64 random(1);
+  for (const std::int64_t experts : {8, 64, 256}) {
+    for (const std::int64_t topk : {1, 2, 8}) {
+      for (const std::int64_t parts : {2, 8}) {
+        MoeSpec moe;
+        moe.experts = experts;
+        moe.experts_per_token = topk;
+        constexpr int kTokens = 4000;
+        std::vector<std::int64_t> all(static_cast<std::size_t>(experts));
+        std::iota(all.begin(), all.end(), 0);
+        double sum = 0;
+        for (int token = 0; token < kTokens; ++token) {
+          std::vector<std::int64_t> chosen;
+          std::sample(all.begin(), all.end(), std::back_inserter(chosen), topk, random);
+          std::set<std::int64_t> reached;
+          for (const std::int64_t e : chosen) reached.insert(e * parts / experts);
+          sum += static_cast<double>(reached.size());
+        }
+        EXPECT_NEAR(parts_reached(moe, parts), sum / kTokens, 0.08)
+            << experts << " " << topk << " " << parts;
+      }
+    }
+  }
+  // DeepSeek-V3 chooses experts from 4 of 8 groups.
+  EXPECT_LE(parts_reached(load_model("deepseek-v3").value().moe, 8), 4);
+}
+
+TEST(Layer, SendingATokenOnceCostsNoMoreThanOnePerExpert) {
+  const ModelSpec model = load_model("deepseek-v3").value();
+  const ClusterSpec cluster = load_cluster("8x8xH100-80GB-SXM").value();
+  CostOptions copies, once;
+  once.expert_dispatch = ExpertDispatch::kDeduplicated;
+  for (const std::int64_t ep : {1, 2, 8, 32, 64}) {
+    LayerShape shape = shape_of(1, 4096);
+    shape.ep = ep;
+    const GroupPlace place = place_group(ep, 1, 8);
+    const ExpertSends a = expert_sends(model, copies, shape, place);
+    const ExpertSends b = expert_sends(model, once, shape, place);
+    EXPECT_LE(b.outside, a.outside) << ep;
+    const Seconds slow = ComputeModel(model, cluster, copies).layer_costs(shape).moe.forward.ep;
+    const Seconds fast = ComputeModel(model, cluster, once).layer_costs(shape).moe.forward.ep;
+    EXPECT_LE(fast, slow * (ep > 8 ? 0.6 : 1)) << ep;
+    // Padded capacities are sent whole, whatever the dispatch.
+    CostOptions padded = once;
+    padded.expert_capacity = 1;
+    EXPECT_EQ(expert_sends(model, padded, shape, place).outside, a.outside);
+  }
+}
+
+TEST(Matmul, IntoGradientsReadsAndWritesThemAndIsOtherwiseTheSame) {
+  const ModelSpec model = load_model("qwen3-30b-a3b").value();
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  // Few rows: memory decides. FP32 gradients, read and written, are eight bytes; a result is two.
+  const auto more = [&](double rows) {
+    return compute.matmul_into_gradients(2048, 1536, rows, 16) -
+           compute.matmul(2048, 1536, rows, 16);
+  };
+  const Seconds six_bytes = Bytes(6 * 2048.0 * 1536 * 16) /
+                            (cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory);
+  EXPECT_NEAR(more(1) / six_bytes, 1, 0.5);
+  EXPECT_GT(more(1), Seconds(0));
+  EXPECT_EQ(more(100'000), Seconds(0)) << "many rows: arithmetic decides";
+}
+
+TEST(Layer, ImbalanceAndCapacityMultiplyTheRowsOfTheExperts) {
+  const ModelSpec model = load_model("mixtral-8x7b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  LayerShape shape = shape_of(1, 4096);
+  shape.ep = 8;
+  CostOptions even, uneven, padded;
+  uneven.expert_imbalance = 1.5;
+  padded.expert_capacity = 1.5;
+  EXPECT_EQ(expert_rows(model, uneven, shape).computed,
+            1.5 * expert_rows(model, even, shape).computed);
+  const PieceTime a = ComputeModel(model, cluster, even).layer_costs(shape).moe.forward;
+  const PieceTime b = ComputeModel(model, cluster, uneven).layer_costs(shape).moe.forward;
+  const PieceTime c = ComputeModel(model, cluster, padded).layer_costs(shape).moe.forward;
+  EXPECT_GT(b.compute, a.compute);
+  EXPECT_GT(b.ep, a.ep);
+  EXPECT_EQ(c.ep, b.ep);
+  // With a capacity the host knows the number of rows beforehand.
+  EXPECT_NEAR((b.compute - c.compute).v, even.host_routing.v, 1e-12);
 }
 
 TEST(Layer, ContextParallelismSplitsTheTokens) {

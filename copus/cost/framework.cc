@@ -210,10 +210,13 @@ Result<FrameworkProfile> framework_profile(std::string_view name) {
 
 std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chunks,
                                        StageBalance balance) {
-  if (chunks <= 1 || chunks > std::min(model.layers, kMaxChunks)) return {};
-  if (balance == StageBalance::kCost) return layers_by_cost(model, chunks);
+  if (chunks <= 1 || chunks > std::min(model.layers + 2, kMaxChunks)) return {};
+  if (balance == StageBalance::kCost && chunks <= model.layers)
+    return layers_by_cost(model, chunks);
   if (model.layers % chunks == 0) return {};
-  return expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
+  // An engine that counts embedding and head as layers divides all of them evenly.
+  const double ends = (model.layers + 2) % chunks == 0 ? 1 : 0.5;
+  return expand(balance_chunks(model.layers, chunks, ends, ends), chunks);
 }
 
 CostOptions engine_cost_options(bool on_cpus, Precision precision) {

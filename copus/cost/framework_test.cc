@@ -61,10 +61,12 @@ TEST(FrameworkProfiles, StateLimitsForEveryFrameworkThatUsersPlanFor) {
   }
 }
 
-TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaultsButInFp8) {
+TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaultsButInFp8AndForExperts) {
   CostOptions megatron = framework_profile(kDefaultFramework)->options;
   EXPECT_GT(megatron.tp_overlap_fp8, 0);
   megatron.tp_overlap_fp8 = CostOptions().tp_overlap_fp8;
+  EXPECT_EQ(megatron.expert_dispatch, ExpertDispatch::kDeduplicated);
+  megatron.expert_dispatch = CostOptions().expert_dispatch;
   EXPECT_EQ(options_to_json(megatron), options_to_json(CostOptions()));
 }
 

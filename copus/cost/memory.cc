@@ -39,10 +39,10 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   // MLP: the norm's input and output, and the tensors inside and behind the activation function.
   const double factor = model.gated_mlp ? 3 : 2;
   const double dense_mlp = replicated * h * (2 * e + mask) + t * real(model.ffn) / tp * factor * e;
-  const double routed = t * real(model.moe.experts_per_token);
+  const double routed = expert_rows(model, options, s).computed;
   const double moe_mlp =
-      replicated * h * (2 * e + mask) + t * real(model.moe.experts) * 4 +
-      routed * (2 * h * e + real(model.moe.expert_ffn) / tp * factor * e) +
+      replicated * h * (2 * e + mask) + replicated * real(model.moe.experts) * 4 +
+      routed * (2 * h * e + real(model.moe.expert_ffn) / real(s.etp) * factor * e) +
       t * real(model.moe.shared_experts * model.moe.expert_ffn) / tp * factor * e;
 
   ActivationBytes bytes;
@@ -72,7 +72,7 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
                              RankParams params, double layer_params) noexcept {
   const double weight_bytes = element_bytes(options);
   const double replicas = real(plan.dp * plan.cp);
-  const double expert_replicas = replicas / real(plan.ep);
+  const double expert_replicas = real(plan.expert_dp());
   auto sharded = [&](bool on) {
     return on ? params.dense / replicas + params.expert / expert_replicas : params.total();
   };
@@ -80,7 +80,7 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
   memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
   memory.optimizer = Bytes(optimizer_bytes(options) * sharded(plan.zero >= 1));
-  if (replicas > 1) {
+  if (replicas > 1 || (params.expert > 0 && expert_replicas > 1)) {
     memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
   }
   if (plan.zero >= 2) memory.buffers += Bytes(gradient_bytes(options) * layer_params);

@@ -221,6 +221,12 @@ TEST(State, ExpertsAreShardedOverTheReplicasThatHoldThem) {
   plan.zero = 1;
   const MemoryBreakdown m = state_memory(CostOptions(), plan, {1e9, 8e9}, 0);
   EXPECT_DOUBLE_EQ(m.optimizer.v, 12 * (1e9 / 16 + 8e9 / 4));
+  // Experts that tp does not cut have the tp ranks as replicas too.
+  plan.tp = 2;
+  EXPECT_DOUBLE_EQ(state_memory(CostOptions(), plan, {1e9, 8e9}, 0).optimizer.v, m.optimizer.v);
+  plan.etp = 1;
+  EXPECT_DOUBLE_EQ(state_memory(CostOptions(), plan, {1e9, 8e9}, 0).optimizer.v,
+                   12 * (1e9 / 16 + 8e9 / 8));
 }
 
 TEST(State, ReductionBucketsAreThereWhereGradientsAreReduced) {

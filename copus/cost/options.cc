@@ -32,6 +32,8 @@ const std::vector<NumberOption>& number_options() {
       {"tp_skew_us", 0, 1e6, [](CostOptions& o) -> double& { return o.tp_skew.v; }, 1e-6},
       {"cp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.cp_overlap; }, 1},
       {"ep_overlap", 0, 1, [](CostOptions& o) -> double& { return o.ep_overlap; }, 1},
+      {"expert_imbalance", 1, 100, [](CostOptions& o) -> double& { return o.expert_imbalance; }, 1},
+      {"expert_capacity", 0, 100, [](CostOptions& o) -> double& { return o.expert_capacity; }, 1},
       {"pp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.pp_overlap; }, 1},
       {"host_layer_forward_us", 0, 1e6,
        [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
@@ -40,6 +42,7 @@ const std::vector<NumberOption>& number_options() {
       {"host_collective_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_collective.v; },
        1e-6},
       {"host_expert_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_expert.v; }, 1e-6},
+      {"host_routing_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_routing.v; }, 1e-6},
       {"hop_overhead_us", 0, 1e6, [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6},
       {"pending_layer_us", 0, 1e6, [](CostOptions& o) -> double& { return o.pending_layer.v; },
        1e-6},
@@ -86,6 +89,7 @@ const std::vector<WordOption>& word_options() {
       word_option("grad_overlap", &CostOptions::grad_overlap,
                   {"auto", "none", "last_backward", "replicated"}),
       word_option("stage_cut", &CostOptions::stage_cut, {"layers", "work"}),
+      word_option("expert_dispatch", &CostOptions::expert_dispatch, {"alltoall", "deduplicated"}),
   };
   return options;
 }

@@ -32,11 +32,20 @@ enum class GradOverlap {
   kReplicated,    // kLastBackward if the optimizer is not sharded (zero = 0), else kNone
 };
 
+// How tokens reach the ranks of their experts.
+enum class ExpertDispatch {
+  kAllToAll,  // one copy per expert of the token, to the expert's rank
+  // One copy per node over the network, which that node's GPU hands on to each rank that needs it
+  // (DeepEP). Not with padded capacities.
+  kDeduplicated,
+};
+
 struct CostOptions {
   Precision precision = Precision::kBf16;
   AttentionKernel attention = AttentionKernel::kAuto;
   GradOverlap grad_overlap = GradOverlap::kAuto;
   StageCut stage_cut = StageCut::kLayers;
+  ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
 
   // Per parameter. 0: 4, because Megatron-LM accumulates BF16 gradients in FP32, but 2 with FP16.
   double grad_bytes = 0;
@@ -68,6 +77,13 @@ struct CostOptions {
   // they slow down) that is hidden, in addition to what the schedule hides.
   double pp_overlap = 0;
 
+  // Rows that the busiest rank's experts get, relative to the mean over all ranks. 1: the router
+  // spreads the tokens evenly.
+  double expert_imbalance = 1;
+  // Capacity of an expert, relative to its mean number of rows: every expert computes this many,
+  // tokens beyond them are dropped, and missing ones are padded. 0: no token is dropped (dropless).
+  double expert_capacity = 0;
+
   // Least time of a layer's pass, however small the layer is: the host needs it to issue kernels.
   Seconds host_layer_forward = microseconds(400);
   Seconds host_layer_backward = microseconds(500);
@@ -76,6 +92,10 @@ struct CostOptions {
   // Added to both least times for each expert of the layer that the rank holds: some kernels are
   // launched expert by expert.
   Seconds host_expert = microseconds(0);
+  // For each pass of a layer with experts, forward or backward, unless experts have a capacity: the
+  // host learns from the GPU how many rows each expert gets before it can launch what follows, so
+  // the GPU's queue runs empty.
+  Seconds host_routing = microseconds(1000);
   // A rank's own time around the pipeline messages of one pass of a chunk (posting, synchronising),
   // in addition to their latency.
   Seconds hop_overhead = microseconds(120);
@@ -132,6 +152,16 @@ constexpr bool overlaps_gradients(const CostOptions& options, int zero) {
   return options.grad_overlap == GradOverlap::kLastBackward ||
          (options.grad_overlap == GradOverlap::kAuto && zero >= 1) ||
          (options.grad_overlap == GradOverlap::kReplicated && zero == 0);
+}
+
+// Rows that the busiest rank's experts compute, relative to the mean rows of a balanced router.
+constexpr double expert_load(const CostOptions& options) {
+  return options.expert_capacity > 0 ? options.expert_capacity : options.expert_imbalance;
+}
+
+// Whether a token that several experts of a rank or node need is sent there once.
+constexpr bool sends_tokens_once(const CostOptions& options) {
+  return options.expert_dispatch == ExpertDispatch::kDeduplicated && options.expert_capacity == 0;
 }
 
 // Bytes per gradient element: the option, or its default for the precision.

@@ -230,6 +230,71 @@ TEST(Step, ClosedFormSeesTheRankThatNeedsMostMemory) {
   }
 }
 
+// What a search uses to leave plans out agrees with the closed form.
+TEST(Step, ShortcutsOfTheSearchAgreeWithTheClosedForm) {
+  std::mt19937 random(7);
+  int compared = 0;
+  for (int i = 0; i < 800; ++i) {
+    const Draw draw = draw_uniform(random);
+    const StepModel step(draw.model, draw.cluster, 2048, draw.global_batch, draw.options);
+    const ShapeCosts costs = step.shape_costs(draw.plan);
+    for (const StageSplit& split :
+         {split_of(draw.plan, draw.model), step.balanced(draw.plan, costs)}) {
+      const StepEstimate estimate = step.closed_form(draw.plan, costs, split);
+      EXPECT_EQ(step.closed_form_memory(draw.plan, costs, split), estimate.memory.total());
+      if (draw.plan.schedule == ScheduleKind::k1F1B ||
+          draw.plan.schedule == ScheduleKind::kInterleaved) {
+        EXPECT_LE(step.least_time(draw.plan, costs), estimate.time) << short_name(draw.plan);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+// Adds up what all ranks hold. A part that n ranks hold counts once.
+TEST(Step, TheParametersOfAllRanksAreThoseOfTheModel) {
+  struct Case {
+    const char* model;
+    const char* cluster;
+    const char* plan;
+  };
+  for (const Case& c :
+       {Case{"deepseek-v3", "128x8xH100-80GB-SXM", "dp32.tp2.pp16.mb1.ep64.etp1.sp.split4x15-1"},
+        Case{"deepseek-v3", "128x8xH100-80GB-SXM", "dp32.tp2.pp16.mb1.ep16.sp.split4x15-1"},
+        Case{"deepseek-v3", "256x8xH100-80GB-SXM", "dp2048.tp1.pp1.mb1.ep256"},
+        Case{"mixtral-8x7b", "4x8xH100-80GB-SXM", "dp2.tp4.pp4.mb1.ep4.etp2.sp"},
+        Case{"qwen3-235b-a22b", "8x8xH100-80GB-SXM", "dp32.tp2.pp1.mb1.ep64.etp1.sp"},
+        Case{"llama-4-maverick", "64x8xH100-80GB-SXM", "dp128.tp4.pp1.mb1.ep128.sp"},
+        Case{"llama-4-maverick", "16x8xGB200", "dp64.tp1.pp2.mb1.ep64.vp12"}}) {
+    const ModelSpec model = load_model(c.model).value();
+    const ClusterSpec cluster = cluster_named(c.cluster);
+    const ParallelPlan plan = plan_of(c.plan);
+    const StepModel step(model, cluster, 4096, 8192, CostOptions());
+    ASSERT_TRUE(step.validate(plan)) << step.validate(plan).error().message;
+    const ShapeCosts costs = step.shape_costs(plan);
+    double sum = 0, layers = 0;
+    for (std::int64_t rank = 0; rank < plan.pp; ++rank) {
+      const StepModel::RankPieces pieces = step.pieces_of_rank(plan, costs, rank);
+      const RankParams params = step.params(plan, pieces);
+      sum += params.dense * static_cast<double>(plan.tp) +
+             params.expert * static_cast<double>(plan.ep * plan.expert_tp());
+      layers += pieces.dense_layers + pieces.moe_layers;
+    }
+    EXPECT_EQ(layers, static_cast<double>(model.layers));
+    // Every tensor-parallel rank holds norms, routers and projections into the latent whole.
+    const auto whole = static_cast<double>(
+        2 * model.layers * model.norm_params() + model.norm_params() +
+        model.moe_layers() * model.router_params() +
+        (model.mla.enabled
+             ? model.layers * model.hidden *
+                   (model.mla.q_lora_rank + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
+             : 0));
+    const auto total = static_cast<double>(model.total_params());
+    EXPECT_NEAR(sum - static_cast<double>(plan.tp - 1) * whole, total, 1e-9 * total) << c.plan;
+  }
+}
+
 TEST(Step, BreakdownAddsUpToTheTimeAndNoPartIsNegative) {
   std::mt19937 random(7);
   auto check = [](const StepEstimate& e, const std::string& name) {

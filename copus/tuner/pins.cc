@@ -20,9 +20,10 @@ using Int = std::int64_t;
 // change the first pin for which another value leaves a plan. Fields that depend on the layout come
 // before the layout itself.
 constexpr PlanField kFirstToChange[] = {
-    PlanField::kStageLayers, PlanField::kVp, PlanField::kZero,       PlanField::kSchedule,
-    PlanField::kSp,          PlanField::kEp, PlanField::kMicroBatch, PlanField::kRecompute,
-    PlanField::kCp,          PlanField::kDp, PlanField::kPp,         PlanField::kTp};
+    PlanField::kStageLayers, PlanField::kVp,  PlanField::kZero, PlanField::kSchedule,
+    PlanField::kSp,          PlanField::kEtp, PlanField::kEp,   PlanField::kMicroBatch,
+    PlanField::kRecompute,   PlanField::kCp,  PlanField::kDp,   PlanField::kPp,
+    PlanField::kTp};
 
 bool leave_a_plan(const StepModel& model, const PartialPlan& pins, Int micro_batches = 0) {
   SearchRequest request;
@@ -90,6 +91,8 @@ std::vector<std::string> alternatives(const StepModel& model, PlanField field,
       return near_divisors(gpus, pinned.dp);
     case PlanField::kEp:
       return near_divisors(model.model().is_moe() ? model.model().moe.experts : 1, pinned.ep);
+    case PlanField::kEtp:
+      return near_divisors(pinned.tp, pinned.expert_tp());
     case PlanField::kMicroBatch:
       return near_divisors(model.global_batch(), pinned.micro_batch);
     case PlanField::kVp: {

@@ -22,8 +22,8 @@ struct SearchRequest {
   // Micro-batches per step and replica (steps of gradient accumulation); 0: not pinned.
   std::int64_t micro_batches = 0;
   std::int64_t top = 10;  // how many to report
-  // false: one entry per layout (tp, cp, ep, pp, dp), its best variant. true: every variant is an
-  // entry.
+  // false: one entry per layout (tp, cp, ep, etp, pp, dp), its best variant. true: every variant is
+  // an entry.
   bool variants = false;
   // Called from time to time with the number of plans searched so far.
   std::function<void(std::int64_t)> progress = nullptr;

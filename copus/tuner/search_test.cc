@@ -70,6 +70,40 @@ ModelSpec small_moe() {
   return model;
 }
 
+// Every second layer has experts.
+ModelSpec alternating_moe() {
+  ModelSpec model = small_moe();
+  model.moe.first_dense_layers = 0;
+  model.moe.layer_step = 2;
+  model.moe.layer_offset = 1;
+  return model;
+}
+
+// Llama 3.1 405B has 126 layers, so that embedding and head make 128 with them.
+TEST(Search, GivesEmbeddingAndHeadChunksOfTheirOwn) {
+  const Job job("llama-3.1-405b", "64x8xH100-80GB-SXM", 8192, 256);
+  const SearchResult found = job.find("tp=8,pp=16,vp=8,sp=1", 1);
+  ASSERT_FALSE(found.plans.empty());
+  const std::vector<Int>& layers = found.plans[0].plan.stage_layers;
+  ASSERT_EQ(layers.size(), 128U);
+  EXPECT_EQ(layers.front(), 0);
+  EXPECT_EQ(layers.back(), 0);
+  EXPECT_EQ(std::count(layers.begin(), layers.end(), 1), 126);
+}
+
+TEST(Search, OffersUncutExpertsUnderTensorParallelism) {
+  // With 4 of 8 experts per token, cutting them gathers and scatters every token four times.
+  const Job job(small_moe(), "1x8xH100-80GB-SXM", 128, 8);
+  const SearchResult found = job.find("tp=4,pp=1,sp=1");
+  ASSERT_FALSE(found.plans.empty());
+  EXPECT_EQ(found.plans[0].plan.expert_tp(), 1) << short_name(found.plans[0].plan);
+  for (const RankedPlan& ranked : job.find("tp=4,pp=1,etp=2").plans)
+    EXPECT_EQ(ranked.plan.expert_tp(), 2);
+  const SearchResult pinned = job.find("etp=1", 100);
+  for (const RankedPlan& ranked : pinned.plans) EXPECT_EQ(ranked.plan.expert_tp(), 1);
+  EXPECT_GT(job.find("etp=4", 100).searched, 0) << "also without a pinned tp";
+}
+
 // Searches the space with nested loops: predict() simulates every plan that validate() accepts.
 struct BruteForce {
   Int plans = 0;
@@ -111,20 +145,29 @@ struct BruteForce {
           if (gpus % (p.tp * p.cp * p.pp) != 0) continue;
           p.dp = gpus / (p.tp * p.cp * p.pp);
           for (p.ep = 1; p.ep <= gpus; ++p.ep) {
-            for (p.vp = 1; p.vp <= job.model.layers / p.pp; ++p.vp) {
-              p.schedule = p.vp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
-              for (p.micro_batch = 1; p.micro_batch <= job.global_batch; ++p.micro_batch) {
-                for (const Recompute r :
-                     {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-                  p.recompute = r;
-                  for (p.zero = 0; p.zero <= 3; ++p.zero) {
-                    if (p.zero > 0 && p.dp * p.cp == 1) continue;  // nothing to shard over
-                    for (const bool sp : {false, true}) {
-                      p.sp = sp;
-                      consider_splits(job, p);
-                    }
-                  }
-                }
+            consider_cuts(job, p);
+          }
+        }
+      }
+    }
+  }
+
+  // Experts are cut over tp ranks, or not at all.
+  void consider_cuts(const Job& job, ParallelPlan p) {
+    for (p.etp = 0; p.etp <= (p.tp > 1 && job.model.is_moe() ? 1 : 0); ++p.etp) {
+      for (p.vp = 1; p.vp <= (job.model.layers + 2) / p.pp; ++p.vp) {
+        p.schedule = p.vp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
+        for (p.micro_batch = 1; p.micro_batch <= job.global_batch; ++p.micro_batch) {
+          for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+            p.recompute = r;
+            for (p.zero = 0; p.zero <= 3; ++p.zero) {
+              // There must be something to shard over.
+              const bool dense_replicas = p.dp * p.cp > 1;
+              const bool expert_replicas = job.model.is_moe() && p.expert_dp() > 1;
+              if (p.zero > 0 && !dense_replicas && !expert_replicas) continue;
+              for (const bool sp : {false, true}) {
+                p.sp = sp;
+                consider_splits(job, p);
               }
             }
           }
@@ -150,6 +193,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
       {Job("llama-3.2-1b", "2x4xA100-40GB-SXM", 2048, 16, 16), kNearTie},  // few plans fit
       {Job(small_moe(), "1x8xH100-80GB-SXM", 128, 8), kNearTie},
       {Job(small_moe(), "2x3xA100-80GB-SXM", 128, 6), kNearTie},
+      {Job(alternating_moe(), "2x4xH100-80GB-SXM", 128, 8), kNearTie},
       {Job("gpt2-xl", "2x4xV100-16GB-SXM", 1024, 8), kUneven},
   };
   for (const auto& [job, regret] : cases) {

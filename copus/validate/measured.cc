@@ -10,6 +10,7 @@
 #include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
@@ -43,6 +44,7 @@ constexpr const char* kOptional[] = {"id",
                                      "vp",
                                      "cp",
                                      "ep",
+                                     "etp",
                                      "dp",
                                      "micro_batch",
                                      "global_batch",
@@ -143,6 +145,25 @@ std::optional<ModelSpec> named_model(const Cells& cells, const ModelSpec& stated
   return std::move(known).value();
 }
 
+// Returns the catalog's mixture of experts that has the sizes of the row. Tables lack columns for
+// what such models differ in beside these: shared experts, dense layers, latent attention, the
+// dimension of a head.
+std::optional<ModelSpec> mixture_of_these_sizes(Cells& cells, const ModelSpec& stated) {
+  if (!cells.has("num_experts") || !cells.has("topk") || !cells.has("vocab")) return std::nullopt;
+  const std::int64_t experts = cells.integer("num_experts"), topk = cells.integer("topk");
+  const std::int64_t vocab = cells.integer("vocab");
+  for (const std::string& name : catalog_model_names()) {
+    Result<ModelSpec> known = load_model(name);
+    if (known && known->layers == stated.layers && known->hidden == stated.hidden &&
+        known->heads == stated.heads && known->vocab == vocab && known->moe.experts == experts &&
+        known->moe.experts_per_token == topk && known->is_moe()) {
+      cells.assume("model", name);
+      return std::move(known).value();
+    }
+  }
+  return std::nullopt;
+}
+
 // Returns a model of the catalog, changed to the sizes that the row states.
 ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) {
   const auto read = [&](const char* column, std::int64_t& size) {
@@ -158,7 +179,9 @@ ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) 
     read("ffn_hidden", model.ffn);
     return model;
   }
-  read("ffn_hidden", model.moe.expert_ffn);
+  // A table has one width: that of an expert, or of the model's dense layers.
+  if (!cells.has("ffn_hidden") || cells.integer("ffn_hidden") != model.ffn)
+    read("ffn_hidden", model.moe.expert_ffn);
   read("num_experts", model.moe.experts);
   read("topk", model.moe.experts_per_token);
   return model;
@@ -174,6 +197,9 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   model.hidden = cells.integer("hidden");
   model.heads = cells.integer("heads");
   if (const std::optional<ModelSpec> known = named_model(cells, model)) {
+    return read_known_model(cells, *known, seq_len);
+  }
+  if (const std::optional<ModelSpec> known = mixture_of_these_sizes(cells, model)) {
     return read_known_model(cells, *known, seq_len);
   }
   model.kv_heads = cells.integer_or("kv_heads", model.heads);
@@ -201,6 +227,20 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   return model;
 }
 
+// Experts that a row does not say to be cut are cut by tp, unless their ranks would not divide
+// dp*cp then.
+void read_expert_cut(Cells& cells, MeasuredRun& run) {
+  ParallelPlan& plan = run.plan;
+  if (cells.has("etp")) {
+    plan.etp = cells.integer("etp", 1, kMaxDimension);
+  } else if (run.model.is_moe() && plan.dp * plan.cp % plan.ep != 0 &&
+             plan.tp * plan.dp * plan.cp % plan.ep == 0) {
+    plan.etp = 1;
+    cells.assume("etp", "1");
+  }
+  plan = with_settled_etp(std::move(plan));
+}
+
 void read_plan(Cells& cells, MeasuredRun& run) {
   ParallelPlan& plan = run.plan;
   plan.tp = cells.count_or("tp", 1, kMaxDimension);
@@ -212,6 +252,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   plan.dp = cells.has("dp") || gpus == 0 ? cells.count_or("dp", 1, kMaxGpus)
                                          : std::max<std::int64_t>(1, gpus / others);
   if (!cells.has("dp") && gpus > 0) cells.assume("dp", std::to_string(plan.dp));
+  read_expert_cut(cells, run);
   if (cells.text("vp").starts_with("max")) {
     // Each chunk is one layer.
     plan.vp = std::max<std::int64_t>(1, run.model.layers / std::max<std::int64_t>(1, plan.pp));

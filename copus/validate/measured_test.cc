@@ -110,6 +110,46 @@ TEST(MeasuredRun, AModelOfTheCatalogHasTheSizesThatARowLeavesOut) {
   EXPECT_EQ(run_of(other).model.vocab, 51200);
 }
 
+// Columns cannot say latent attention, shared experts, dense layers or a head's dimension.
+TEST(MeasuredRun, AMixtureOfTheCatalogsSizesIsThatModel) {
+  const Row deepseek = {{"layers", "61"},
+                        {"hidden", "7168"},
+                        {"heads", "128"},
+                        {"vocab", "129280"},
+                        {"ffn_hidden", "2048"},
+                        {"num_experts", "256"},
+                        {"topk", "8"},
+                        {"num_gpus", "1024"},
+                        {"tp", "2"},
+                        {"pp", "16"},
+                        {"dp", "32"},
+                        {"ep", "64"},
+                        {"seq_parallel", "1"},
+                        {"gpu", "H100-80GB-SXM"},
+                        {"kv_heads", "128"},
+                        {"gated_mlp", "1"},
+                        {"tied_embeddings", "0"}};
+  const MeasuredRun run = run_of(deepseek);
+  EXPECT_EQ(run.model.total_params(), load_model("deepseek-v3").value().total_params());
+  EXPECT_TRUE(assumed(run, "model=deepseek-v3"));
+  // Its experts divide tp*cp*dp only if tp does not cut them.
+  EXPECT_EQ(run.plan.expert_tp(), 1);
+  EXPECT_TRUE(assumed(run, "etp=1"));
+  // The width may be that of the dense layers.
+  Row dense_width = deepseek;
+  dense_width["ffn_hidden"] = "18432";
+  EXPECT_EQ(run_of(dense_width).model.moe.expert_ffn, 2048);
+  // Fewer layers make another model.
+  Row shorter = deepseek;
+  shorter["layers"] = "60";
+  EXPECT_FALSE(run_of(shorter).model.mla.enabled);
+  Row cut = deepseek;
+  cut["ep"] = "16";
+  EXPECT_EQ(run_of(cut).plan.expert_tp(), 2);
+  cut["etp"] = "1";
+  EXPECT_EQ(run_of(cut).plan.expert_tp(), 1);
+}
+
 TEST(MeasuredFile, ColumnsThatAreNotReadAreNamed) {
   CsvTable table;
   table.columns = {"layers", "hidden", "heads", "seq_len", "gpu", "step_time", "note"};
