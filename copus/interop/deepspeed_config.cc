@@ -29,9 +29,9 @@ Result<void> check_expressible(const EmitJob& job, const ParallelPlan& plan) {
   if (plan.sp) {
     return field_error("sp", "got 1; DeepSpeed's tensor parallelism splits no sequences; want 0");
   }
-  if (plan.ep > 1 && plan.tp > 1) {
-    return field_error("ep", "got {} with tp={}; DeepSpeed's file splits no expert over tp; want 1",
-                       plan.ep, plan.tp);
+  if (plan.ep > 1 && plan.expert_tp() > 1) {
+    return field_error("etp", "got {} with ep={}; DeepSpeed cuts no expert then; want 1",
+                       plan.expert_tp(), plan.ep);
   }
   if (job.options.precision == Precision::kFp8) {
     return field_error("--precision", "got fp8; DeepSpeed's file has bf16, fp16 and fp32");

@@ -65,6 +65,13 @@ TEST(TorchtitanConfig, OfShardedWeightsInAPipelineGathersForEveryMicroBatch) {
   EXPECT_TRUE(staged.has("--parallelism.data_parallel_shard_degree 4"));
 }
 
+TEST(TorchtitanConfig, SpreadsWholeExpertsOverTheRanksOfTpToo) {
+  const Emitted spread = emitted("torchtitan", "qwen3-30b-a3b", "dp=4,tp=2,sp=1,ep=8,etp=1,zero=3");
+  ASSERT_EQ(spread.error(), "");
+  EXPECT_TRUE(spread.has("--parallelism.expert_parallel_degree 8"));
+  EXPECT_EQ(emitted("torchtitan", "qwen3-30b-a3b", "dp=4,tp=2,sp=1,zero=3").error(), "");
+}
+
 TEST(TorchtitanConfig, DividesLayersAsThePlanDoesOrRefuses) {
   const Emitted ends = emitted("torchtitan", "llama-3.1-8b", "dp=2,pp=4,zero=1,split=8-9-9-6");
   ASSERT_EQ(ends.error(), "");
@@ -88,7 +95,9 @@ TEST(TorchtitanConfig, RefusesByNameWhatItCannotSay) {
   EXPECT_NE(error("llama-3.1-8b", "dp=4,cp=2").find("zero: got 0 with cp=2"), std::string::npos);
   EXPECT_NE(error("llama-3.1-8b", "pp=2,schedule=zero_bubble").find("schedule: got zero_bubble"),
             std::string::npos);
-  EXPECT_NE(error("qwen3-30b-a3b", "dp=4,tp=2,sp=1,ep=4,zero=3").find("ep: got 4 with tp=2"),
+  EXPECT_NE(error("qwen3-30b-a3b", "dp=4,tp=2,sp=1,ep=4,zero=3").find("etp: got 2 with tp=2"),
+            std::string::npos);
+  EXPECT_NE(error("qwen3-30b-a3b", "dp=4,tp=2,sp=1,etp=1,zero=3").find("etp: got 1 with tp=2"),
             std::string::npos);
 }
 
@@ -112,6 +121,13 @@ TEST(NemoConfig, StatesEverySettingOfThePlanBecauseARecipeHasItsOwn) {
                   .has("ddp.data_parallel_sharding_strategy=optim_grads_params"));
   EXPECT_TRUE(emitted("nemo", "qwen3-30b-a3b", "dp=8,ep=8,zero=1")
                   .has("model.expert_model_parallel_size=8"));
+}
+
+TEST(NemoConfig, StatesOverHowManyRanksAnExpertIsCut) {
+  EXPECT_TRUE(emitted("nemo", "qwen3-30b-a3b", "dp=4,tp=2,sp=1,ep=8,etp=1,zero=1")
+                  .has("model.expert_tensor_parallel_size=1"));
+  EXPECT_TRUE(emitted("nemo", "qwen3-30b-a3b", "dp=4,tp=2,sp=1,ep=4,zero=1")
+                  .has("model.expert_tensor_parallel_size=2"));
 }
 
 TEST(NemoConfig, RefusesByNameWhatItCannotSay) {

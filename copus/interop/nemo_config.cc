@@ -82,7 +82,7 @@ Result<EmittedConfig> nemo_config(const EmitJob& job, const ParallelPlan& plan) 
   args.push_back("model.account_for_loss_in_pipeline_split=false");
   args.push_back(fmt::format("model.expert_model_parallel_size={}", plan.ep));
   if (job.model.is_moe())
-    args.push_back(fmt::format("model.expert_tensor_parallel_size={}", plan.tp));
+    args.push_back(fmt::format("model.expert_tensor_parallel_size={}", plan.expert_tp()));
   add_recompute(plan.recompute, args);
   add_sharding(plan, job.options, args);
   return config;

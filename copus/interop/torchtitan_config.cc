@@ -123,11 +123,13 @@ Result<EmittedConfig> torchtitan_config(const EmitJob& job, const ParallelPlan& 
     return field_error("stage_cut", "got work; torchtitan cuts stages between layers");
   }
   COPUS_TRY(const std::string name, engine_model_name(framework, job));
-  if (plan.ep > 1 && plan.tp > 1) {
-    return field_error("ep",
-                       "got {} with tp={}; torchtitan spreads experts over tp too, and the plan "
-                       "splits each of them over tp",
-                       plan.ep, plan.tp);
+  const Int etp = plan.ep > 1 ? 1 : plan.tp;
+  if (job.model.is_moe() && plan.expert_tp() != etp) {
+    return field_error("etp",
+                       "got {} with tp={} and ep={}; want {}, because torchtitan spreads whole "
+                       "experts over the ranks of tp too if ep is above 1, and else cuts them "
+                       "over tp",
+                       plan.expert_tp(), plan.tp, plan.ep, etp);
   }
   if (job.model.tied_embeddings && plan.pp > 1) {
     return field_error("pp", "got {}; torchtitan runs no pipelines with tied embeddings", plan.pp);

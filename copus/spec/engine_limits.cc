@@ -15,6 +15,7 @@ using enum PlanField;
 
 constexpr std::array kStages = {0, 1, 2, 3};
 constexpr std::array kOffOn = {0, 1};
+constexpr std::array kExpertCuts = {ExpertCut::kTp, ExpertCut::kWhole, ExpertCut::kOther};
 
 // A limit of the largest value.
 struct CountLimit {
@@ -63,13 +64,14 @@ void for_each_set(Use&& use) {
   use(SetLimit{"recompute", &EngineLimits::recompute, kRecomputes});
   use(SetLimit{"schedule", &EngineLimits::schedule, kSchedules});
   use(SetLimit{"sp", &EngineLimits::sp, kOffOn});
+  use(SetLimit{"etp", &EngineLimits::etp, kExpertCuts});
+  use(SetLimit{"etp_with_ep", &EngineLimits::etp_with_ep, kExpertCuts});
   use(SetLimit{"precision", &EngineLimits::precision, kPrecisions});
 }
 
 constexpr std::pair<std::string_view, bool EngineLimits::*> kFlags[] = {
     {"experts_need_sp", &EngineLimits::experts_need_sp},
     {"whole_kv_heads", &EngineLimits::whole_kv_heads},
-    {"ep_without_tp", &EngineLimits::ep_without_tp},
     {"tied_pipelines", &EngineLimits::tied_pipelines},
 };
 
@@ -94,6 +96,18 @@ SmallSet stages_for(const EngineLimits& limits, const ParallelPlan& plan) noexce
   if (plan.cp > 1) stages = stages & limits.zero_with_cp;
   if (plan.ep > 1) stages = stages & limits.zero_with_ep;
   return stages;
+}
+
+// How the engine may cut the experts of this plan.
+SmallSet cuts_for(const EngineLimits& limits, const ParallelPlan& plan) noexcept {
+  return plan.ep > 1 ? limits.etp_with_ep : limits.etp;
+}
+
+bool cuts_experts(SmallSet cuts, const ParallelPlan& plan) noexcept {
+  const std::int64_t etp = plan.expert_tp();
+  if (etp == plan.tp && cuts.has(ExpertCut::kTp)) return true;
+  if (etp == 1) return cuts.has(ExpertCut::kWhole);
+  return etp != plan.tp && cuts.has(ExpertCut::kOther);
 }
 
 constexpr PlanRule kEngineRules[] = {
@@ -143,14 +157,20 @@ constexpr PlanRule kEngineRules[] = {
            "their matrix",
            plan.pp, limits_of(job).engine);
      }},
-    {{kEp, kTp},
+    {{kEtp, kEp, kTp},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {
-       return job.limits == nullptr || !limits_of(job).ep_without_tp || plan.ep == 1 ||
-              plan.tp == 1;
+       return job.limits == nullptr || !job.model.is_moe() ||
+              cuts_experts(cuts_for(limits_of(job), plan), plan);
      },
      [](const ParallelPlan& plan, const PlanJob& job) {
-       return field_error("ep", "got {} with tp={}; want 1, because {} splits no expert over tp",
-                          plan.ep, plan.tp, limits_of(job).engine);
+       const SmallSet cuts = cuts_for(limits_of(job), plan);
+       std::vector<std::string> values;
+       if (cuts.has(ExpertCut::kTp)) values.push_back(fmt::format("tp ({})", plan.tp));
+       if (cuts.has(ExpertCut::kWhole)) values.push_back("1");
+       if (cuts.has(ExpertCut::kOther)) values.push_back("a value between");
+       return field_error("etp", "got {} with tp={} and ep={}; want {}, which {} runs there",
+                          plan.expert_tp(), plan.tp, plan.ep, join_or(values),
+                          limits_of(job).engine);
      }},
     {{kRecompute},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {
@@ -188,6 +208,18 @@ constexpr PlanRule kEngineRules[] = {
 };
 
 }  // namespace
+
+std::string_view to_string(ExpertCut cut) {
+  switch (cut) {
+    case ExpertCut::kTp:
+      return "tp";
+    case ExpertCut::kWhole:
+      return "1";
+    case ExpertCut::kOther:
+      break;
+  }
+  return "other";
+}
 
 std::span<const PlanRule> engine_rules() { return kEngineRules; }
 

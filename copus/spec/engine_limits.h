@@ -43,6 +43,10 @@ class SmallSet {
 // weights, with every micro-batch.
 inline constexpr SmallSet kZeroWithPipelines = {0, 1};
 
+// How a plan cuts each expert: over the ranks of tp, not at all, or over another number of ranks.
+enum class ExpertCut { kTp, kWhole, kOther };
+std::string_view to_string(ExpertCut cut);
+
 struct EngineLimits {
   std::string engine;  // names the framework in errors
   // The largest values; 0: no limit.
@@ -55,13 +59,12 @@ struct EngineLimits {
   SmallSet recompute{0, 1, 2};
   SmallSet schedule{0, 1, 2, 3};
   SmallSet sp{0, 1};  // with tp above 1
+  // ExpertCuts. With ep above 1 etp_with_ep replaces `etp`.
+  SmallSet etp{0, 1, 2}, etp_with_ep{0, 1, 2};
   // Models with experts need sp if tp is above 1.
   bool experts_need_sp = false;
   // tp divides the KV heads: no head is held twice.
   bool whole_kv_heads = false;
-  // With ep above 1 experts are spread over the ranks of tp too, which is another plan than one
-  // with tp above 1.
-  bool ep_without_tp = false;
   // Embedding and head may share their matrix if stages hold them apart.
   bool tied_pipelines = true;
   SmallSet precision{0, 1, 2, 3};

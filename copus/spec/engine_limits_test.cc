@@ -86,9 +86,21 @@ TEST(EngineLimits, MayConcernTheModel) {
   EXPECT_EQ(verdict("pp=2", {{"tied_pipelines", false}}), "ok");
   EXPECT_EQ(verdict("tp=2", {{"experts_need_sp", true}}, "mixtral-8x7b"),
             "sp: got 0 with tp=2; want 1, because mine trains experts under tp with sp=1 only");
-  EXPECT_EQ(verdict("tp=2,sp=1,ep=4", {{"ep_without_tp", true}}, "mixtral-8x7b"),
-            "ep: got 4 with tp=2; want 1, because mine splits no expert over tp");
-  EXPECT_EQ(verdict("ep=4", {{"ep_without_tp", true}}, "mixtral-8x7b"), "ok");
+}
+
+TEST(EngineLimits, OfTheCutOfExpertsDependOnEp) {
+  const Json spread = {{"etp", {"tp"}}, {"etp_with_ep", {1}}};
+  EXPECT_EQ(verdict("tp=4,sp=1,ep=4", spread, "mixtral-8x7b"),
+            "etp: got 4 with tp=4 and ep=4; want 1, which mine runs there");
+  EXPECT_EQ(verdict("tp=4,sp=1,etp=1", spread, "mixtral-8x7b"),
+            "etp: got 1 with tp=4 and ep=1; want tp (4), which mine runs there");
+  for (const char* plan : {"tp=4,sp=1,ep=4,etp=1", "tp=4,sp=1", "ep=4", "ep=1"}) {
+    EXPECT_EQ(verdict(plan, spread, "mixtral-8x7b"), "ok") << plan;
+  }
+  EXPECT_EQ(verdict("tp=4,sp=1,ep=2,etp=2", {{"etp_with_ep", {"tp", 1}}}, "mixtral-8x7b"),
+            "etp: got 2 with tp=4 and ep=2; want tp (4) or 1, which mine runs there");
+  EXPECT_EQ(verdict("tp=4,sp=1,ep=2,etp=2", {{"etp_with_ep", {"other"}}}, "mixtral-8x7b"), "ok");
+  EXPECT_EQ(verdict("tp=4,sp=1", {{"etp", {1}}}), "ok") << "a dense model has no experts to cut";
 }
 
 TEST(EngineLimits, PrintAndParseBack) {
