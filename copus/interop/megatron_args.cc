@@ -80,7 +80,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
     // The cost model prices an all-to-all dispatch and one grouped product for all experts.
     // Megatron-LM has the grouped product only with --bf16, which FP8 uses too.
     args.push_back("--moe-token-dispatcher-type alltoall");
-    if (precision == Precision::kBf16 || precision == Precision::kFp8) {
+    if (precision == Precision::kBf16 || is_quantised(precision)) {
       args.push_back("--moe-grouped-gemm");
     }
     if (m.moe.router_correction_bias) {
@@ -207,6 +207,21 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     case Precision::kFp8:
       args.push_back("--bf16");
       args.push_back("--fp8-format hybrid");
+      break;
+    case Precision::kFp8Current:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format hybrid");
+      args.push_back("--fp8-recipe tensorwise");
+      break;
+    case Precision::kMxfp8:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format e4m3");
+      args.push_back("--fp8-recipe mxfp8");
+      break;
+    case Precision::kNvfp4:
+      args.push_back("--bf16");
+      args.push_back("--fp4-format e2m1");
+      args.push_back("--fp4-recipe nvfp4");
       break;
     case Precision::kFp32:
       break;
