@@ -38,12 +38,12 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   FieldReader fields(json, where);
   FrameworkProfile profile;
   profile.name = fields.text_or("name", where);
-  profile.gpt_dropout = fields.boolean_or("gpt_dropout", false);
   profile.logs_first_rank = fields.boolean_or("logs_first_rank", false);
   const std::string balance = fields.text_or("stage_balance", "even");
   fields.ignore("note");
   fields.ignore("source");
   const Json& options = fields.child("options");
+  const Json& early_gpt = fields.child("early_gpt");
   profile.network = fields.child("network");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
@@ -72,10 +72,13 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
     COPUS_TRY(any, apply_cluster_json(std::move(any), profile.network, where + ": network"));
   }
   if (balance == "cost") profile.stage_balance = StageBalance::kCost;
-  if (options.is_null()) return profile;
-  const Result<CostOptions> read = options_from_json(options, where + ": options");
-  if (!read) return read.error();
-  profile.options = *read;
+  if (!options.is_null()) {
+    COPUS_TRY(profile.options, options_from_json(options, where + ": options"));
+  }
+  if (!early_gpt.is_null()) {
+    COPUS_TRY(profile.early_gpt,
+              options_from_json(early_gpt, where + ": early_gpt", profile.options));
+  }
   return profile;
 }
 
@@ -83,11 +86,17 @@ Json framework_to_json(const FrameworkProfile& profile) {
   Json json;
   json["name"] = profile.name;
   json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
-  json["gpt_dropout"] = profile.gpt_dropout;
   json["logs_first_rank"] = profile.logs_first_rank;
   if (!profile.network.is_null()) json["network"] = profile.network;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");
+  if (profile.early_gpt) {
+    // Only what differs, so that a change of the options changes early runs too.
+    const Json early = options_to_json(*profile.early_gpt), now = options_to_json(profile.options);
+    for (const auto& [key, value] : early.items()) {
+      if (key != "precision" && value != now.at(key)) json["early_gpt"][key] = value;
+    }
+  }
   return json;
 }
 
