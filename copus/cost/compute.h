@@ -97,21 +97,23 @@ class ComputeModel {
 
   LayerCosts layer_costs(const LayerShape& shape) const noexcept;
 
-  // Time of `count` matrix products of (m x k) by (k x n) in one launch.
-  Seconds matmul(double m, double n, double k, double count = 1) const noexcept;
+  // Time of `count` matrix products of (m x k) by (k x n) in one launch. Only products of the
+  // layers' weights are in FP8 or FP4; `wide`: never below 16 bits.
+  Seconds matmul(double m, double n, double k, double count = 1, bool wide = false) const noexcept;
   // The same for `count` gradients of weights, which the products add to the gradients in memory.
   Seconds matmul_into_gradients(double m, double n, double k, double count) const noexcept;
+  // Time to quantise that many elements for FP8 or FP4 products; 0 in other precisions.
+  Seconds quantise(double elements) const noexcept;
   // Time of element-wise work that reads and writes `bytes` in `kernels` launches.
   Seconds stream(Bytes bytes, double kernels = 1) const noexcept;
 
-  // Whether attention runs in a fused kernel. A recipe with dropout runs unfused by default, but
-  // fused with cp > 1, because only fused kernels support a split sequence.
-  bool fused_attention(std::int64_t cp = 1) const { return cp > 1 ? fused_in_ring_ : fused_; }
+  bool fused_attention() const { return fused_; }
   double element_bytes() const { return element_; }
 
  private:
   // `out_bytes`: memory traffic per element of the result.
-  Seconds product(double m, double n, double k, double count, double out_bytes) const noexcept;
+  Seconds product(double m, double n, double k, double count, double out_bytes,
+                  bool wide) const noexcept;
   void attention_core(const LayerShape& shape, Seconds& forward, Seconds& backward) const noexcept;
   void attention(const LayerShape& shape, PieceCost& cost) const noexcept;
   void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;
@@ -134,12 +136,15 @@ class ComputeModel {
   GpuEfficiency efficiency_;
   CollectiveModel collectives_;
   std::int64_t gpus_per_node_;
+  bool has_fp8_units_;
   FlopsPerSec peak_;       // matrix products of the layers
   FlopsPerSec wide_peak_;  // attention and vocabulary head: never below 16 bits
+  FlopsPerSec half_peak_;  // of 16 bits, for which matmul_half_k is stated
   BytesPerSec memory_;
-  double element_;  // bytes of an activation
+  double element_;         // bytes of an activation
+  double operand_;         // bytes of an operand of the layers' products
+  double quantise_bytes_;  // bytes moved to quantise one element; 0: nothing is quantised
   bool fused_;
-  bool fused_in_ring_;
 };
 
 }  // namespace copus

@@ -308,41 +308,30 @@ TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
   }
 }
 
-TEST(Layer, Fp8ProductsHideTheirTrafficInANodeWithParallelSequences) {
+TEST(Layer, LongTransfersAreHiddenInANodeWithParallelSequencesOnGpusOfTransformerEngine) {
   const ModelSpec dense = load_model("llama-3-70b").value();
-  const ModelSpec experts = load_model("mixtral-8x7b").value();
-  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
-  const auto costs = [&](const ModelSpec& model, Precision precision, std::int64_t tp, bool sp,
-                         double hidden_in_fp8) {
+  const auto traffic = [&](const char* cluster_name, std::int64_t tp, bool sp, std::int64_t tokens,
+                           double hidden) {
+    const ClusterSpec cluster = load_cluster(cluster_name).value();
     CostOptions options;
-    options.precision = precision;
-    options.tp_overlap = 0.25;
-    options.tp_overlap_fp8 = hidden_in_fp8;
-    LayerShape shape = shape_of(tp, 4096);
+    options.tp_overlap_te = hidden;
+    LayerShape shape = shape_of(tp, tokens);
     shape.sp = sp;
-    return ComputeModel(model, cluster, options).layer_costs(shape);
+    return ComputeModel(dense, cluster, options).layer_costs(shape).dense.forward.tp;
   };
-  const auto traffic = [&](Precision precision, std::int64_t tp, bool sp, double hidden_in_fp8) {
-    return costs(dense, precision, tp, sp, hidden_in_fp8).dense.forward.tp.v;
-  };
-  EXPECT_NEAR(traffic(Precision::kFp8, 4, true, 0.5),
-              traffic(Precision::kFp8, 4, true, 0) * 0.5 / 0.75, 1e-12);
-  EXPECT_EQ(traffic(Precision::kFp8, 4, true, 0.1), traffic(Precision::kFp8, 4, true, 0));
-  EXPECT_EQ(traffic(Precision::kFp8, 4, false, 0.5), traffic(Precision::kFp8, 4, false, 0));
-  EXPECT_EQ(traffic(Precision::kFp8, 16, true, 0.5), traffic(Precision::kFp8, 16, true, 0));
-  EXPECT_EQ(traffic(Precision::kBf16, 4, true, 0.5), traffic(Precision::kBf16, 4, true, 0));
-
-  const LayerCosts half = costs(experts, Precision::kFp8, 4, true, 0.5);
-  const LayerCosts none = costs(experts, Precision::kFp8, 4, true, 0);
-  EXPECT_EQ(half.embedding.forward.tp, none.embedding.forward.tp);
-  EXPECT_EQ(half.head.forward.tp, none.head.forward.tp);
-  // Only attention has dense products. A dense model of the same shape has two such regions.
-  ModelSpec plain = experts;
-  plain.moe = {};
-  const LayerCosts dense_half = costs(plain, Precision::kFp8, 4, true, 0.5);
-  const LayerCosts dense_none = costs(plain, Precision::kFp8, 4, true, 0);
-  EXPECT_NEAR((none.moe.forward.tp - half.moe.forward.tp).v,
-              (dense_none.dense.forward.tp - dense_half.dense.forward.tp).v / 2, 1e-12);
+  constexpr const char* kH100 = "2x8xH100-80GB-SXM";
+  const Seconds exposed = traffic(kH100, 4, true, 8192, 0);
+  const Seconds hidden = traffic(kH100, 4, true, 8192, 0.75);
+  // Two regions of two collectives. Whole, each costs one skew; in pieces, one per rank.
+  const Seconds skew = CostOptions().tp_skew;
+  const Seconds transfer = exposed - skew * 4.0;
+  EXPECT_NEAR(hidden.v, (transfer * 0.25 + skew * 16.0).v, 1e-9);
+  EXPECT_LT(hidden, exposed * 0.75);
+  EXPECT_EQ(traffic(kH100, 4, true, 512, 0.75), traffic(kH100, 4, true, 512, 0)) << "too short";
+  EXPECT_EQ(traffic(kH100, 4, false, 8192, 0.75), traffic(kH100, 4, false, 8192, 0));
+  EXPECT_EQ(traffic(kH100, 16, true, 8192, 0.75), traffic(kH100, 16, true, 8192, 0));
+  constexpr const char* kA100 = "2x8xA100-80GB-SXM";
+  EXPECT_EQ(traffic(kA100, 4, true, 8192, 0.75), traffic(kA100, 4, true, 8192, 0));
 }
 
 TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
@@ -490,19 +479,52 @@ TEST(Precision, Fp8SpeedsTheLayersButNotTheHead) {
   EXPECT_GE(narrow.head.forward.compute, wide.head.forward.compute * 0.99);
 }
 
-TEST(Attention, IsFusedWhereTheGpuHasAKernelAndTheModelNoDropout) {
-  const ModelSpec llama = load_model("llama-3-8b").value(), gpt = load_model("gpt3-175b").value();
+TEST(Precision, QuantisingCostsWhatItsPassesMove) {
+  const ClusterSpec cluster = load_cluster("1x8xB200").value();
+  const auto bytes = [&](Precision precision) {
+    CostOptions options;
+    options.precision = precision;
+    const ModelSpec model = load_model("llama-3-8b").value();
+    const Seconds time = ComputeModel(model, cluster, options).quantise(1e9);
+    const GpuSpec& gpu = cluster.gpu;
+    const Seconds moving = time - gpu.efficiency.launch;
+    return time.v > 0 ? moving.v * gpu.memory_bandwidth.v * gpu.efficiency.memory / 1e9 : 0;
+  };
+  EXPECT_EQ(bytes(Precision::kBf16), 0);
+  EXPECT_NEAR(bytes(Precision::kFp8), 2 + 2 * 1, 1e-6);
+  EXPECT_NEAR(bytes(Precision::kFp8Current), 2 + 2 + 2 * 1, 1e-6);
+  EXPECT_NEAR(bytes(Precision::kMxfp8), 2 + 2 * (1 + 1.0 / 32), 1e-6);
+  EXPECT_NEAR(bytes(Precision::kNvfp4), 2 + 2 + 2 * (0.5 + 1.0 / 16), 1e-6);
+}
+
+TEST(Precision, FasterUnitsNeedDeeperProducts) {
+  const ModelSpec model = load_model("llama-3-8b").value();
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  CostOptions fp8;
+  fp8.precision = Precision::kFp8;
+  const ComputeModel narrow(model, cluster, fp8), wide(model, cluster, CostOptions());
+  const auto gain = [&](double depth) {
+    return wide.matmul(16'384, 16'384, depth) / narrow.matmul(16'384, 16'384, depth);
+  };
+  EXPECT_NEAR(gain(1 << 16), 2, 0.02);
+  EXPECT_LT(gain(1024), 1.75);
+  EXPECT_NEAR(narrow.matmul(8192, 8192, 8192, 1, true).v, wide.matmul(8192, 8192, 8192).v, 1e-12)
+      << "a wide product is BF16's";
+}
+
+TEST(Attention, IsFusedWhereTheGpuHasAKernelWithDropoutToo) {
+  const ModelSpec gpt = load_model("gpt3-175b").value();
   const ClusterSpec a100 = load_cluster("1x8xA100-80GB-SXM").value();
   const ClusterSpec v100 = load_cluster("1x8xV100-16GB-SXM").value();
   CostOptions fp16;
   fp16.precision = Precision::kFp16;
-  EXPECT_TRUE(ComputeModel(llama, a100, fp16).fused_attention());
-  EXPECT_FALSE(ComputeModel(gpt, a100, fp16).fused_attention());
-  EXPECT_FALSE(ComputeModel(llama, v100, fp16).fused_attention());
-  fp16.attention = AttentionKernel::kFused;
+  EXPECT_TRUE(gpt.dropout);
   EXPECT_TRUE(ComputeModel(gpt, a100, fp16).fused_attention());
+  EXPECT_FALSE(ComputeModel(gpt, v100, fp16).fused_attention());
+  fp16.attention = AttentionKernel::kFused;
+  EXPECT_TRUE(ComputeModel(gpt, v100, fp16).fused_attention());
   fp16.attention = AttentionKernel::kUnfused;
-  EXPECT_FALSE(ComputeModel(llama, a100, fp16).fused_attention());
+  EXPECT_FALSE(ComputeModel(gpt, a100, fp16).fused_attention());
 }
 
 }  // namespace

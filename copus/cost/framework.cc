@@ -118,12 +118,12 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
   FrameworkProfile profile;
   profile.name = fields.text_or("name", where);
   profile.title = fields.text_or("title", profile.name);
-  profile.gpt_dropout = fields.boolean_or("gpt_dropout", false);
   profile.logs_first_rank = fields.boolean_or("logs_first_rank", false);
   const std::string balance = fields.text_or("stage_balance", "even");
   fields.ignore("note");
   fields.ignore("source");
   const Json& options = fields.child("options");
+  const Json& early_gpt = fields.child("early_gpt");
   profile.network = fields.child("network");
   profile.analogy = fields.text_or("analogy", "");
   const Json& limits = fields.child("limits");
@@ -174,10 +174,13 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
     COPUS_TRY(const FrameworkProfile other, framework_from_json(nearest, profile.analogy));
     profile.options = other.options;
   }
-  if (options.is_null()) return profile;
-  const Result<CostOptions> read = options_from_json(options, where + ": options", profile.options);
-  if (!read) return read.error();
-  profile.options = *read;
+  if (!options.is_null()) {
+    COPUS_TRY(profile.options, options_from_json(options, where + ": options", profile.options));
+  }
+  if (!early_gpt.is_null()) {
+    COPUS_TRY(profile.early_gpt,
+              options_from_json(early_gpt, where + ": early_gpt", profile.options));
+  }
   return profile;
 }
 
@@ -186,7 +189,6 @@ Json framework_to_json(const FrameworkProfile& profile) {
   json["name"] = profile.name;
   json["title"] = profile.title;
   json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
-  json["gpt_dropout"] = profile.gpt_dropout;
   json["logs_first_rank"] = profile.logs_first_rank;
   if (!profile.network.is_null()) json["network"] = profile.network;
   if (profile.limits) json["limits"] = engine_limits_to_json(*profile.limits);
@@ -195,6 +197,13 @@ Json framework_to_json(const FrameworkProfile& profile) {
   if (!profile.analogy.empty()) json["analogy"] = profile.analogy;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");
+  if (profile.early_gpt) {
+    // Only what differs, so that a change of the options changes early runs too.
+    const Json early = options_to_json(*profile.early_gpt), now = options_to_json(profile.options);
+    for (const auto& [key, value] : early.items()) {
+      if (key != "precision" && value != now.at(key)) json["early_gpt"][key] = value;
+    }
+  }
   return json;
 }
 

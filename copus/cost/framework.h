@@ -50,7 +50,9 @@ struct FrameworkProfile {
   std::string title;    // as its users write it: "Megatron-LM"
   CostOptions options;  // without meaning for `precision`, which the job states
   StageBalance stage_balance = StageBalance::kEven;
-  bool gpt_dropout = false;      // GPT shapes train with dropout if a table does not say
+  // What differs for runs of GPT's shape on GPUs before Hopper: unfused attention, dropout, ZeRO-3
+  // by DeepSpeed. Used only to price tables of such runs, which do not say it. None: nothing did.
+  std::optional<CostOptions> early_gpt;
   bool logs_first_rank = false;  // the framework reports the peak memory of rank 0, not the largest
   // network_* keys of a cluster file for the cluster of the framework's published runs; null:
   // unknown. Used only to price such tables, which do not name their cluster. A plan names its own.

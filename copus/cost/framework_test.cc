@@ -61,13 +61,26 @@ TEST(FrameworkProfiles, StateLimitsForEveryFrameworkThatUsersPlanFor) {
   }
 }
 
-TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaultsButInFp8AndForExperts) {
+TEST(FrameworkProfiles, MegatronIsTheDefaultAndDiffersFromTheOptionsDefaultsInFive) {
   CostOptions megatron = framework_profile(kDefaultFramework)->options;
-  EXPECT_GT(megatron.tp_overlap_fp8, 0);
-  megatron.tp_overlap_fp8 = CostOptions().tp_overlap_fp8;
+  EXPECT_GT(megatron.tp_overlap_te, 0);
+  megatron.tp_overlap_te = CostOptions().tp_overlap_te;
+  megatron.straggler = CostOptions().straggler;
+  megatron.quantised_gather_bytes = CostOptions().quantised_gather_bytes;
+  megatron.quantised_input_bytes = CostOptions().quantised_input_bytes;
   EXPECT_EQ(megatron.expert_dispatch, ExpertDispatch::kDeduplicated);
   megatron.expert_dispatch = CostOptions().expert_dispatch;
   EXPECT_EQ(options_to_json(megatron), options_to_json(CostOptions()));
+}
+
+TEST(FrameworkProfiles, EarlyRunsDifferInWhatTheProfileStates) {
+  const Json json = {{"options", {{"elementwise", 2}}}, {"early_gpt", {{"attention", "unfused"}}}};
+  const FrameworkProfile profile = framework_from_json(json, "mine.json").value();
+  ASSERT_TRUE(profile.early_gpt);
+  EXPECT_EQ(profile.early_gpt->attention, AttentionKernel::kUnfused);
+  EXPECT_EQ(profile.early_gpt->elementwise, 2) << "the rest is as in the options";
+  EXPECT_EQ(framework_to_json(profile)["early_gpt"], Json({{"attention", "unfused"}}));
+  EXPECT_FALSE(framework_from_json({{"options", Json::object()}}, "mine.json")->early_gpt);
 }
 
 TEST(FrameworkProfiles, RefuseWhatTheyDoNotKnow) {

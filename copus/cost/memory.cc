@@ -11,6 +11,9 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   const double replicated =
       t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
   const double mask = model.dropout ? 1 : 0;
+  // An input of a linear layer that nothing else needs.
+  const double input =
+      is_quantised(options.precision) ? std::min(e, options.quantised_input_bytes) : e;
 
   // Attention: the norm's input and output, q, k, v, the core's result, and the residual's dropout
   // mask.
@@ -25,7 +28,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     v_out = heads * real(a.v_head_dim);
     latent = real(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
   }
-  double attention = replicated * h * (2 * e + mask) + t * (q + kv + v_out + latent) * e;
+  double attention = replicated * h * (e + input + mask) + t * (q + kv + v_out + latent) * e;
   // Unfused attention keeps the softmax, and with dropout its mask and result. Recompute drops them
   // after the forward pass, but during a layer's backward pass all of that layer's are there.
   double scores = 0;
@@ -38,7 +41,8 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
 
   // MLP: the norm's input and output, and the tensors inside and behind the activation function.
   const double factor = model.gated_mlp ? 3 : 2;
-  const double dense_mlp = replicated * h * (2 * e + mask) + t * real(model.ffn) / tp * factor * e;
+  const double dense_mlp =
+      replicated * h * (e + input + mask) + t * real(model.ffn) / tp * ((factor - 1) * e + input);
   const double routed = expert_rows(model, options, s).computed;
   const double moe_mlp =
       replicated * h * (2 * e + mask) + replicated * real(model.moe.experts) * 4 +

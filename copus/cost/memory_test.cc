@@ -250,5 +250,21 @@ TEST(State, StageThreeGathersALayerWhole) {
   EXPECT_EQ(state_memory(CostOptions(), plan, kDense, 1e8).buffers.v, 0);
 }
 
+TEST(Activations, QuantisedInputsOfLinearLayersAreSmaller) {
+  const ModelSpec model = load_model("llama-3-8b").value();
+  CostOptions options;
+  LayerShape shape;
+  shape.seq_len = 4096;
+  const auto dense = [&](Precision precision, double bytes) {
+    options.precision = precision;
+    options.quantised_input_bytes = bytes;
+    return activation_bytes(model, options, true, shape).dense.v;
+  };
+  EXPECT_EQ(dense(Precision::kFp8, 2), dense(Precision::kBf16, 1));
+  // The outputs of both norms, and the input of the MLP's second product.
+  EXPECT_NEAR(dense(Precision::kFp8, 2) - dense(Precision::kFp8, 1), 4096.0 * (2 * 4096 + 14'336),
+              1);
+}
+
 }  // namespace
 }  // namespace copus

@@ -28,7 +28,14 @@ const std::vector<NumberOption>& number_options() {
        1},
       {"exposed_bucket", 0, 1, [](CostOptions& o) -> double& { return o.exposed_bucket; }, 1},
       {"tp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap; }, 1},
-      {"tp_overlap_fp8", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap_fp8; }, 1},
+      {"tp_overlap_te", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap_te; }, 1},
+      {"weight_prefetch", 0, 1, [](CostOptions& o) -> double& { return o.weight_prefetch; }, 1},
+      {"zero3_collectives", 1, 1000, [](CostOptions& o) -> double& { return o.zero3_collectives; },
+       1},
+      {"quantised_gather_bytes", 0.5, 4,
+       [](CostOptions& o) -> double& { return o.quantised_gather_bytes; }, 1},
+      {"quantised_input_bytes", 0.5, 2,
+       [](CostOptions& o) -> double& { return o.quantised_input_bytes; }, 1},
       {"tp_skew_us", 0, 1e6, [](CostOptions& o) -> double& { return o.tp_skew.v; }, 1e-6},
       {"cp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.cp_overlap; }, 1},
       {"ep_overlap", 0, 1, [](CostOptions& o) -> double& { return o.ep_overlap; }, 1},
@@ -100,7 +107,7 @@ std::string named(std::string_view assumption) { return fmt::format("--assume {}
 }  // namespace
 
 Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp) {
-  if (cp <= 1 || runs_ring_attention(options, gpu)) return {};
+  if (cp <= 1 || runs_fused_attention(options, gpu)) return {};
   if (options.attention == AttentionKernel::kUnfused) {
     return field_error("cp",
                        "got {} with attention=unfused; want 1, or fused attention, which a split "

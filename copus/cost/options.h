@@ -17,9 +17,7 @@
 namespace copus {
 
 enum class AttentionKernel {
-  // Fused if the GPU has such a kernel and the model trains without dropout (dropout of the
-  // attention alone is allowed). Megatron-LM's GPT recipe has dropout and runs unfused by default.
-  kAuto,
+  kAuto,     // fused if the GPU has such a kernel; these kernels support dropout
   kFused,    // flash attention: scores never reach memory
   kUnfused,  // scores, softmax and dropout are separate kernels; scores are stored
 };
@@ -63,12 +61,18 @@ struct CostOptions {
   double exposed_bucket = 0.05;
   // Share of tensor-parallel communication hidden under computation (async TP); 0: all exposed.
   double tp_overlap = 0;
-  // The same for dense FP8 products with sequence parallelism and tp inside a node, if it is larger
-  // than tp_overlap: Transformer Engine can exchange pieces of such products while it computes
-  // (user buffers).
-  double tp_overlap_fp8 = 0;
+  // The same for dense products with sequence parallelism and tp inside a node, on GPUs with FP8
+  // units: Transformer Engine can exchange pieces of such products while it computes (user
+  // buffers). Each piece costs a tp_skew. It does so where that is faster.
+  double tp_overlap_te = 0;
   // Wait for the slowest peer and for the launch at each tensor-parallel collective.
   Seconds tp_skew = microseconds(40);
+  // ZeRO-3: share of the layers' weights that is gathered while the rank computes; 0: every gather
+  // is waited for.
+  double weight_prefetch = 1;
+  // ZeRO-3: collectives that gather the weights of a layer, and that scatter its gradients.
+  // DeepSpeed had one for each tensor.
+  double zero3_collectives = 1;
   // Share of the attention core's time that can hide the context-parallel ring.
   double cp_overlap = 0.8;
   // Share of the expert all-to-all hidden under computation.
@@ -112,6 +116,13 @@ struct CostOptions {
   // Once per step: data loading, loss averaging, clipping, logging.
   Seconds step_overhead = microseconds(5000);
 
+  // Bytes per parameter of a gathered weight, if the precision is FP8 or FP4; 2: weights are
+  // quantised after they are gathered.
+  double quantised_gather_bytes = 2;
+  // Bytes per element of a linear layer's input that is kept for the backward pass, if the
+  // precision is FP8 or FP4; 2: it is quantised again there.
+  double quantised_input_bytes = 2;
+
   // Bytes per parameter in addition to weights, gradients and optimizer state, if gradients are
   // reduced: buckets in the compute type, flat copies.
   double extra_state_bytes = 0;
@@ -132,19 +143,33 @@ struct CostOptions {
   double memory_margin = 0.04;
 };
 
-// Bytes of an element of an activation, a weight or a message. Only matrix products use FP8.
+// Bytes of an element of an activation, a weight or a message. Only matrix products are narrower.
 constexpr double element_bytes(const CostOptions& options) {
   return options.precision == Precision::kFp32 ? 4 : 2;
 }
 
-// Whether the engine can run context parallelism. It passes keys and values around a ring, block by
-// block, and only fused kernels compute on blocks. A model whose recipe is unfused (kAuto, dropout)
-// uses the fused kernel here.
-constexpr bool runs_ring_attention(const CostOptions& options, const GpuSpec& gpu) {
+// Bytes of a quantised element with its share of the blocks' scales.
+constexpr double quantised_bytes(Precision p) {
+  if (p == Precision::kMxfp8) return 1 + 1.0 / 32;
+  if (p == Precision::kNvfp4) return 0.5 + 1.0 / 16;
+  return 1;
+}
+// Bytes that kernels move to quantise one 16-bit element: they read it, read it first for its scale
+// if that is not known from earlier steps, and write two copies, because forward and backward
+// products need it along different dimensions. 0: the precision quantises nothing.
+constexpr double quantise_bytes(Precision p) {
+  if (!is_quantised(p)) return 0;
+  const bool reads_twice = p == Precision::kFp8Current || p == Precision::kNvfp4;
+  return (reads_twice ? 4 : 2) + 2 * quantised_bytes(p);
+}
+
+// Whether attention runs in a fused kernel. Context parallelism needs one: it passes keys and
+// values around a ring, block by block, and only fused kernels compute on blocks.
+constexpr bool runs_fused_attention(const CostOptions& options, const GpuSpec& gpu) {
   return options.attention == AttentionKernel::kFused ||
          (options.attention == AttentionKernel::kAuto && gpu.fused_attention);
 }
-// Fails if cp > 1 and runs_ring_attention() is false; the error names `cp`.
+// Fails if cp > 1 and runs_fused_attention() is false; the error names `cp`.
 Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp);
 
 // Whether gradients are reduced under the last backward pass, under ZeRO stage `zero`.

@@ -98,7 +98,7 @@ ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
   const LayerShape shape = layer_shape(plan);
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
-  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(plan.cp), shape);
+  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
   costs.message = Bytes(compute_.element_bytes() * real(plan.micro_batch) * real(seq_len_) /
                         real(plan.cp) * real(model_.hidden) / (plan.sp ? real(plan.tp) : 1.0));
   return costs;
@@ -240,13 +240,22 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
                     collectives_.time(op, expert_group, Bytes(bytes_each * p.expert / parts)));
   };
   const bool overlap = overlaps_gradients(options_, plan.zero);
+  // An interleaved rank finishes chunk after chunk with its last pp micro-batches. So it can reduce
+  // the gradients of a chunk while it computes the chunks after it, and it can gather weights of
+  // later chunks while the first pp micro-batches pass the earlier ones.
+  const double passes = plan.schedule == ScheduleKind::kInterleaved && plan.vp > 1
+                            ? 1 + real(plan.pp) * real(plan.vp - 1) / real(plan.vp)
+                            : 1;
   const Seconds backward_window =
-      overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
-  const Seconds forward_window = overlap ? rank.forward() : Seconds(0);
+      overlap ? (rank.backward_input() + rank.backward_weight()) * passes : Seconds(0);
+  const Seconds forward_window = overlap ? rank.forward() * passes : Seconds(0);
   const double tail = options_.exposed_bucket;
   const double contention =
       options_.overlap_contention * collectives_.intensity(Collective::kReduceScatter, group);
   const double m = real(plan.micro_batches(global_batch_));
+  const double gathered = is_quantised(options_.precision)
+                              ? std::min(weight_bytes_, options_.quantised_gather_bytes)
+                              : weight_bytes_;
 
   Finish f;
   if (replicas > 1 || expert_replicas > 1) {
@@ -257,20 +266,23 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
       // Stage 1 reduces once per step. Stage 2 keeps only its shard of the gradients, so it reduces
       // with every micro-batch.
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
-      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
+      const Seconds gather = transfer(Collective::kAllGather, gathered);
       f.dp =
           exposed(scatter, backward_window, slack, tail, contention) * (plan.zero == 2 ? m : 1.0) +
           exposed(gather, forward_window, slack, tail, contention);
     } else {
       // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its
-      // gradients, with one collective per layer. It always gathers weights ahead of their use.
+      // gradients, with one collective per layer or several. If weights are gathered ahead of their
+      // use, computation hides that.
       const double layers = std::max(1.0, stage.pieces.dense_layers + stage.pieces.moe_layers);
-      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_, layers);
-      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, layers);
+      const double parts = layers * options_.zero3_collectives;
+      const Seconds gather = transfer(Collective::kAllGather, gathered, parts);
+      const double waited = std::max(1 / layers, 1 - options_.weight_prefetch);
+      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, parts);
       const Seconds backward = rank.backward_input() + rank.backward_weight();
       const Seconds left_over = overlap ? max(backward - gather, Seconds(0)) : Seconds(0);
-      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), 1 / layers, contention) +
-                  exposed(gather, backward, Seconds(0), 1 / layers, contention) +
+      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), waited, contention) +
+                  exposed(gather, backward, Seconds(0), waited, contention) +
                   exposed(scatter, left_over, Seconds(0), std::max(tail, 1 / layers), contention));
     }
   }
@@ -392,7 +404,10 @@ MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& co
                                   const RankPieces& pieces,
                                   double chunks_in_flight) const noexcept {
   const bool moe = model_.is_moe();
-  const double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
+  double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
+  // An engine that gathers tensor by tensor holds one matrix at a time.
+  if (plan.zero == 3 && options_.zero3_collectives > 1 && !moe)
+    layer = real(model_.hidden) * real(model_.ffn) / real(plan.tp);
   const double largest = std::max(layer, embedding_split_ / real(plan.tp));
   MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), largest);
   const double held = chunks_in_flight / real(plan.vp);  // whole-rank micro-batches

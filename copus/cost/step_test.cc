@@ -424,6 +424,54 @@ TEST(Step, InterleavingShrinksTheBubbleAndHoldsMore) {
   EXPECT_GT(interleaved.memory.activations, plain.memory.activations);
 }
 
+TEST(Step, AnInterleavedRankReducesEachChunkUnderTheNext) {
+  const ModelSpec model = uniform_model(32, false);
+  const ClusterSpec cluster = cluster_named("32x8xH100-80GB-SXM");
+  CostOptions options;
+  options.overlap_contention = 0;
+  const auto exposed = [&](const std::string& plan) {
+    const StepModel step(model, cluster, 4096, 64, options);  // as many micro-batches as stages
+    return step.predict(plan_of(plan)).breakdown.dp;
+  };
+  const Seconds plain = exposed("dp=8,tp=4,pp=8,zero=1,sp=1");
+  const Seconds interleaved = exposed("dp=8,tp=4,pp=8,vp=4,zero=1,sp=1");
+  EXPECT_LT(interleaved, plain * 0.5);
+  // The last bucket is always exposed.
+  EXPECT_GT(interleaved, plain * 0.02);
+}
+
+TEST(Step, WeightsThatAreNotGatheredAheadAreWaitedFor) {
+  const ModelSpec model = uniform_model(32, false);
+  const ClusterSpec cluster = cluster_named("48x8xA100-80GB-SXM");
+  const auto dp_time = [&](double prefetch, double gathers) {
+    CostOptions options;
+    options.weight_prefetch = prefetch;
+    options.zero3_collectives = gathers;
+    options.grad_overlap = GradOverlap::kNone;
+    const StepModel step(model, cluster, 2048, 384, options);
+    return step.predict(plan_of("dp=384,zero=3,recompute=full")).breakdown.dp;
+  };
+  const Seconds ahead = dp_time(1, 1), waited = dp_time(0, 1), each = dp_time(0, 12);
+  EXPECT_GT(waited, ahead * 1.5);
+  // Eleven more collectives for each of three passes over 32 layers, each with a ring's latency.
+  const Seconds latency = cluster.network.latency * 383.0 + cluster.network.base_latency +
+                          cluster.gpu.link_base_latency;
+  EXPECT_NEAR((each - waited).v, (latency * (11.0 * 3 * 32)).v, 0.01 * each.v);
+}
+
+TEST(Step, GatheringTensorByTensorNeedsSmallerBuffers) {
+  const ModelSpec model = uniform_model(32, false);
+  const ClusterSpec cluster = cluster_named("8x8xA100-80GB-SXM");
+  const auto buffers = [&](double collectives) {
+    CostOptions options;
+    options.zero3_collectives = collectives;
+    const StepModel step(model, cluster, 2048, 64, options);
+    return step.predict(plan_of("dp=64,zero=3,recompute=full")).memory.buffers;
+  };
+  const double matrix = real(model.hidden) * real(model.ffn);
+  EXPECT_NEAR(buffers(12) / buffers(1), matrix / real(model.layer_params(0)), 1e-9);
+}
+
 TEST(Step, AStepGrowsWithTheBatchAndTheSequence) {
   const ModelSpec model = load_model("llama-3-8b").value();
   const ClusterSpec cluster = cluster_named("2x8xH100-80GB-SXM");

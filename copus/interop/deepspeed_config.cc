@@ -33,8 +33,9 @@ Result<void> check_expressible(const EmitJob& job, const ParallelPlan& plan) {
     return field_error("etp", "got {} with ep={}; DeepSpeed cuts no expert then; want 1",
                        plan.expert_tp(), plan.ep);
   }
-  if (job.options.precision == Precision::kFp8) {
-    return field_error("--precision", "got fp8; DeepSpeed's file has bf16, fp16 and fp32");
+  if (is_quantised(job.options.precision)) {
+    return field_error("--precision", "got {}; DeepSpeed's file has bf16, fp16 and fp32",
+                       to_string(job.options.precision));
   }
   return {};
 }

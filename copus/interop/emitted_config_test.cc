@@ -123,6 +123,18 @@ TEST(NemoConfig, StatesEverySettingOfThePlanBecauseARecipeHasItsOwn) {
                   .has("model.expert_model_parallel_size=8"));
 }
 
+TEST(NemoConfig, NamesTheRecipeOfEachPrecision) {
+  for (const auto& [precision, recipe] :
+       {std::pair(Precision::kFp16, "fp16_mixed"),
+        {Precision::kFp8, "bf16_with_fp8_delayed_scaling_mixed"},
+        {Precision::kFp8Current, "bf16_with_fp8_current_scaling_mixed"},
+        {Precision::kMxfp8, "bf16_with_mxfp8_mixed"},
+        {Precision::kNvfp4, "bf16_with_nvfp4_mixed"}}) {
+    EXPECT_TRUE(emitted("nemo", "llama-3-8b", "dp=8", precision)
+                    .has(std::string("mixed_precision=") + recipe));
+  }
+}
+
 TEST(NemoConfig, StatesOverHowManyRanksAnExpertIsCut) {
   EXPECT_TRUE(emitted("nemo", "qwen3-30b-a3b", "dp=4,tp=2,sp=1,ep=8,etp=1,zero=1")
                   .has("model.expert_tensor_parallel_size=1"));

@@ -79,7 +79,7 @@ void add_expert_dispatch(const CostOptions& options, std::vector<std::string>& a
   }
   // The cost model prices one grouped product for all experts. Megatron-LM has it only with --bf16,
   // which FP8 uses too.
-  if (options.precision == Precision::kBf16 || options.precision == Precision::kFp8)
+  if (options.precision == Precision::kBf16 || is_quantised(options.precision))
     args.push_back("--moe-grouped-gemm");
 }
 
@@ -273,6 +273,21 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
     case Precision::kFp8:
       args.push_back("--bf16");
       args.push_back("--fp8-format hybrid");
+      break;
+    case Precision::kFp8Current:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format hybrid");
+      args.push_back("--fp8-recipe tensorwise");
+      break;
+    case Precision::kMxfp8:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format e4m3");
+      args.push_back("--fp8-recipe mxfp8");
+      break;
+    case Precision::kNvfp4:
+      args.push_back("--bf16");
+      args.push_back("--fp4-format e2m1");
+      args.push_back("--fp4-recipe nvfp4");
       break;
     case Precision::kFp32:
       break;

@@ -18,11 +18,17 @@ Result<std::string> precision_name(Precision precision) {
     case Precision::kFp16:
       return std::string("fp16_mixed");
     case Precision::kFp8:
+      return std::string("bf16_with_fp8_delayed_scaling_mixed");
+    case Precision::kFp8Current:
       return std::string("bf16_with_fp8_current_scaling_mixed");
+    case Precision::kMxfp8:
+      return std::string("bf16_with_mxfp8_mixed");
+    case Precision::kNvfp4:
+      return std::string("bf16_with_nvfp4_mixed");
     case Precision::kFp32:
       break;
   }
-  return field_error("--precision", "got fp32; NeMo's recipes train in bf16, fp16 or fp8");
+  return field_error("--precision", "got fp32; NeMo's recipes train in bf16, fp16, FP8 or FP4");
 }
 
 void add_recompute(Recompute recompute, std::vector<std::string>& args) {

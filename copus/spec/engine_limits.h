@@ -67,7 +67,7 @@ struct EngineLimits {
   bool whole_kv_heads = false;
   // Embedding and head may share their matrix if stages hold them apart.
   bool tied_pipelines = true;
-  SmallSet precision{0, 1, 2, 3};
+  SmallSet precision{0, 1, 2, 3, 4, 5, 6};
 
   friend bool operator==(const EngineLimits&, const EngineLimits&) = default;
 };

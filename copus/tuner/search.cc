@@ -149,7 +149,7 @@ class Walk {
       for (const Int cp : choices(kCp, fixed_.plan.cp, gpu_divisors)) {
         plan_.cp = cp;
         if (gpus_ % (tp * cp) != 0 || !let_pass(rules_.cp)) continue;
-        if (cp > 1 && !runs_ring_attention(model_.options(), model_.cluster().gpu)) continue;
+        if (cp > 1 && !runs_fused_attention(model_.options(), model_.cluster().gpu)) continue;
         for (const Int ep : choices(kEp, fixed_.plan.ep, expert_divisors)) {
           plan_.ep = ep;
           if (!let_pass(rules_.ep)) continue;

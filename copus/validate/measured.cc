@@ -33,6 +33,7 @@ constexpr const char* kOptional[] = {"id",
                                      "vocab",
                                      "gated_mlp",
                                      "tied_embeddings",
+                                     "dropout",
                                      "num_experts",
                                      "topk",
                                      "gpus_per_node",
@@ -66,6 +67,19 @@ bool is_one_of(std::string_view column, std::span<const char* const> columns) {
 }
 bool is_read(std::string_view column) {
   return is_one_of(column, kRequired) || is_one_of(column, kOptional);
+}
+
+// A misspelled column would change predictions silently, so an unknown one is an error.
+Result<void> check_column(const std::string& column, const std::string& where) {
+  if (is_read(column) || is_one_of(column, kNotForReading)) return {};
+  std::vector<std::string> names(std::begin(kRequired), std::end(kRequired));
+  names.insert(names.end(), std::begin(kOptional), std::end(kOptional));
+  const std::vector<std::string> near = nearest_names(column, names, 1);
+  return error_in(where,
+                  field_error(column,
+                              "not a column of measured runs; want {} (docs/accuracy.md has all "
+                              "columns; note, notes and citation are for remarks)",
+                              near.empty() ? "one of those" : near.front()));
 }
 
 // Reads the cells of one row by column name, and keeps the first error.
@@ -108,9 +122,9 @@ class Cells {
   bool flag_or(std::string_view column, bool fallback) {
     return integer_or(column, fallback ? 1 : 0) != 0;
   }
-  std::optional<double> number(std::string_view column) {
+  std::optional<double> number(std::string_view column, double low = 1e-9, double high = 1e12) {
     if (!has(column)) return std::nullopt;
-    const Result<double> value = parse_number(text(column), column, 1e-9, 1e12);
+    const Result<double> value = parse_number(text(column), column, low, high);
     if (!value) fail(value.error());
     return value ? std::optional(*value) : std::nullopt;
   }
@@ -187,12 +201,21 @@ ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) 
   return model;
 }
 
+// Names a model that a table does not name, so that rows of one shape are one model.
+std::string name_of_shape(const ModelSpec& model) {
+  std::string name = fmt::format("{}x{}, {} heads, ffn {}", model.layers, model.hidden, model.heads,
+                                 model.is_moe() ? model.moe.expert_ffn : model.ffn);
+  if (model.kv_heads != model.heads) name += fmt::format(", {} kv heads", model.kv_heads);
+  if (model.is_moe()) name += fmt::format(", {} experts", model.moe.experts);
+  return name;
+}
+
 // Reads the model of a row. A model that is not from the catalog has one of two shapes: GPT (plain
 // MLP, learned positions, LayerNorm, biases) or Llama (gated MLP, rotary positions, RMSNorm, no
 // biases).
 ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   ModelSpec model;
-  model.name = cells.has("model") ? std::string(cells.text("model")) : "model";
+  if (cells.has("model")) model.name = cells.text("model");
   model.layers = cells.integer("layers");
   model.hidden = cells.integer("hidden");
   model.heads = cells.integer("heads");
@@ -224,6 +247,7 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
     // A table states only one width, which is the width of an expert.
     model.moe.expert_ffn = model.ffn;
   }
+  if (!cells.has("model")) model.name = name_of_shape(model);
   return model;
 }
 
@@ -263,6 +287,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   run.global_batch = cells.integer_or("global_batch", plan.dp * plan.micro_batch);
   plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
   plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
+  run.states_recompute = cells.has("recompute");
   const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
   if (!recompute) cells.fail(recompute.error());
   if (recompute) plan.recompute = *recompute;
@@ -292,8 +317,10 @@ Result<ClusterSpec> read_cluster(Cells& cells, std::int64_t gpus) {
   COPUS_TRY(const GpuSpec gpu, catalog_gpu(cells.text("gpu")));
   std::int64_t per_node = cells.integer_or("gpus_per_node", gpu.gpus_per_node);
   per_node = std::clamp<std::int64_t>(per_node, 1, std::max<std::int64_t>(1, gpus));
-  COPUS_TRY(ClusterSpec cluster,
-            cluster_of(gpu, std::max<std::int64_t>(1, (gpus + per_node - 1) / per_node), per_node));
+  const std::int64_t nodes = std::max<std::int64_t>(1, (gpus + per_node - 1) / per_node);
+  // A job may fill only a part of each node, as 128 GPUs on two racks of 72 do.
+  if (gpus % nodes == 0) per_node = std::max<std::int64_t>(1, gpus / nodes);
+  COPUS_TRY(ClusterSpec cluster, cluster_of(gpu, nodes, per_node));
   if (const auto network = cells.number("node_network_gbps")) {
     cluster.network.node_bandwidth = gigabits_per_s(*network);
   } else if (cluster.nodes > 1) {
@@ -318,9 +345,12 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   run.framework = cells.has("framework") ? std::string(cells.text("framework")) : "";
   run.seq_len = cells.integer("seq_len");
   run.model = read_model(cells, run.seq_len);
+  if (const auto dropout = cells.number("dropout", 0, 1)) {
+    run.states_dropout = true;
+    run.model.dropout = *dropout > 0;
+  }
   read_plan(cells, run);
   const Result<Precision> precision = parse_precision(cells.text_or("precision", "bf16"));
-  if (!precision) cells.fail(precision.error());
   if (precision) run.precision = *precision;
   const std::string_view status = cells.text("status");
   run.failed = !status.empty() && status != "ok" && status != "OK";
@@ -336,6 +366,7 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
 
   const auto check = [&]() -> Result<void> {
     if (!cluster) return cluster.error();
+    if (!precision) return precision.error();
     if (const std::int64_t gpus = cells.has("num_gpus") ? cells.integer("num_gpus") : 0;
         gpus > 0 && gpus != run.plan.gpus()) {
       return field_error("num_gpus", "got {}, where tp*pp*cp*dp = {}*{}*{}*{} = {}; want the same",
@@ -361,9 +392,7 @@ Result<MeasuredFile> measured_from_csv(CsvTable table, const std::string& where)
   }
   MeasuredFile file;
   file.path = where;
-  for (const std::string& column : table.columns) {
-    if (!is_read(column) && !is_one_of(column, kNotForReading)) file.not_read.push_back(column);
-  }
+  for (const std::string& column : table.columns) COPUS_TRY_VOID(check_column(column, where));
   for (const CsvTable::Row& row : table.rows) {
     COPUS_TRY(MeasuredRun run, read_run(table, row, where));
     file.runs.push_back(std::move(run));
