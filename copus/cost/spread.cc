@@ -35,6 +35,13 @@ Result<Entry> entry_from(const Json& json, const std::string& where) {
   return entry;
 }
 
+// Whether runs in `named` say how far predictions in `precision` are off. Tables of runs say fp8,
+// however its elements are scaled.
+bool covers(const std::string& named, Precision precision) {
+  const bool scaled = precision == Precision::kFp8Current || precision == Precision::kMxfp8;
+  return named == to_string(precision) || (scaled && named == to_string(Precision::kFp8));
+}
+
 void widen(Spread& spread, const Spread& other) {
   spread.time = std::max(spread.time, other.time);
   spread.order = std::max(spread.order, other.order);
@@ -79,7 +86,7 @@ Result<Spread> prediction_spread(const FrameworkProfile& framework, const std::s
   }
   const auto like = [&](const Entry& entry, bool same_precision) {
     return (entry.framework == nearest || nearest.empty()) && entry.gpu == gpu &&
-           (!same_precision || entry.precision == to_string(precision));
+           (!same_precision || covers(entry.precision, precision));
   };
   for (const Entry& entry : entries) {
     if (entry.framework != nearest && has_runs(nearest)) continue;

@@ -31,6 +31,17 @@ TEST(PredictionSpread, OfAnExtrapolationIsWiderAndSaysWhatIsNew) {
   EXPECT_EQ(framework.unseen, std::vector<std::string>{"DeepSpeed"});
 }
 
+TEST(PredictionSpread, OfFp8IsTheSameHoweverItIsScaled) {
+  const Spread plain = spread_of("megatron", "GB200", Precision::kFp8);
+  ASSERT_GT(plain.runs, 0);
+  for (const Precision scaled : {Precision::kFp8Current, Precision::kMxfp8}) {
+    EXPECT_EQ(spread_of("megatron", "GB200", scaled).runs, plain.runs);
+    EXPECT_EQ(spread_of("megatron", "GB200", scaled).time, plain.time);
+  }
+  EXPECT_EQ(spread_of("megatron", "GB200", Precision::kNvfp4).unseen,
+            std::vector<std::string>{"Megatron-LM in nvfp4 on GB200"});
+}
+
 TEST(PredictionSpread, IsKnownForEveryFrameworkOfTheCatalog) {
   for (const std::string& name : framework_names()) {
     const Spread spread = spread_of(name.c_str(), "H100-80GB-SXM");
