@@ -10,6 +10,10 @@ namespace copus {
 namespace {
 
 Result<void> check_expressible(const EmitJob& job, const ParallelPlan& plan) {
+  if (is_quantised(job.options.precision)) {
+    return field_error("--precision", "got {}; DeepSpeed's file has bf16, fp16 and fp32",
+                       to_string(job.options.precision));
+  }
   if (plan.pp > 1) {
     return field_error("pp",
                        "got {}; DeepSpeed's file has no stages: code makes them, by "
@@ -32,10 +36,6 @@ Result<void> check_expressible(const EmitJob& job, const ParallelPlan& plan) {
   if (plan.ep > 1 && plan.expert_tp() > 1) {
     return field_error("etp", "got {} with ep={}; DeepSpeed cuts no expert then; want 1",
                        plan.expert_tp(), plan.ep);
-  }
-  if (is_quantised(job.options.precision)) {
-    return field_error("--precision", "got {}; DeepSpeed's file has bf16, fp16 and fp32",
-                       to_string(job.options.precision));
   }
   return {};
 }

@@ -172,6 +172,10 @@ TEST(DeepspeedConfig, RefusesByNameWhatTheFileCannotSay) {
   }
   EXPECT_NE(emitted("deepspeed", "llama-3-8b", "dp=8", Precision::kFp8).error().find("fp8"),
             std::string::npos);
+  // Another plan would be refused too, so the precision comes first.
+  EXPECT_TRUE(emitted("deepspeed", "llama-3-8b", "pp=2", Precision::kMxfp8)
+                  .error()
+                  .starts_with("--precision: got mxfp8"));
 }
 
 // A ring cannot do windowed attention, and an all-to-all needs heads for every rank.
