@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-GUIDES = ("adapting", "checkpoints", "comparing", "data", "errors", "failures", "install", "schedules", "training")
+GUIDES = ("adapting", "checkpoints", "comparing", "data", "errors", "failures", "frameworks", "install", "schedules", "training")
 README_LINES, GUIDE_LINES, SENTENCE_WORDS = 120, 150, 30
 
 

@@ -17,13 +17,14 @@
 #include "copus/base/whole_file.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
 
-// Returns the profile that --framework names, or else the cluster file's.
+// Returns the profile that --framework names, or else the cluster file's, or else `otherwise`.
 Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
-                                        const ClusterSpec& cluster) {
+                                        const ClusterSpec& cluster, std::string_view otherwise) {
   if (asked.known()) return framework_profile(*asked);
   const Json& own = cluster.framework;
   if (own.is_string()) return framework_profile(own.get_ref<const std::string&>());
@@ -33,12 +34,13 @@ Result<FrameworkProfile> load_framework(const Option<std::string>& asked,
         field_error("framework", "got {}; want a name, as \"megatron\", or an object", own.dump()));
   }
   if (!own.is_null()) return framework_from_json(own, cluster.name + ": framework");
-  return framework_profile(kDefaultFramework);
+  return framework_profile(otherwise.empty() ? kDefaultFramework : otherwise);
 }
 
 }  // namespace
 
-Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster) {
+Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>& cluster,
+                          std::string_view framework) {
   Workload job;
   COPUS_TRY(job.model, load_model(*args.model));
   if (cluster) {
@@ -52,13 +54,22 @@ Result<Workload> load_job(const JobArgs& args, const std::optional<ClusterSpec>&
                        job.model.name, job.model.max_positions);
   }
   job.global_batch = *args.global_batch;
-  COPUS_TRY(job.framework, load_framework(args.framework, job.cluster));
+  COPUS_TRY(job.framework, load_framework(args.framework, job.cluster, framework));
+  job.framework_named =
+      args.framework.known() || !job.cluster.framework.is_null() || !framework.empty();
   job.options = job.framework.options;
   const bool has_bf16 = job.cluster.gpu.peak(Precision::kBf16).v > 0;
   job.options.precision = args.precision.value_or(has_bf16 ? Precision::kBf16 : Precision::kFp16);
   COPUS_TRY_VOID(check_precision(job.cluster.gpu, job.options.precision));
+  if (job.limits() != nullptr) {
+    COPUS_TRY_VOID(check_engine_precision(*job.limits(), job.options.precision));
+  }
   COPUS_TRY(job.options, apply_assumptions(job.options, args.assume.value_or("")));
   return job;
+}
+
+StepModel step_model(const Workload& job, std::int64_t global_batch) {
+  return StepModel(job.model, job.cluster, job.seq_len, global_batch, job.options, job.limits());
 }
 
 Result<PartialPlan> load_partial_plan(const std::string& text, const char* option) {
@@ -97,9 +108,9 @@ Result<ParallelPlan> load_plan(const std::string& text, const Workload& job) {
   const std::int64_t gpus = job.cluster.gpus();
   COPUS_TRY_VOID(
       fill_in_dp(partial, gpus, "plan", fmt::format("the cluster's {}", counted(gpus, "GPU"))));
-  const ParallelPlan& plan = partial.plan;
-  COPUS_TRY_VOID(
-      plan.validate(job.model, job.cluster, job.seq_len, job.global_batch, job.options.stage_cut));
+  const ParallelPlan plan = with_settled_etp(std::move(partial.plan));
+  COPUS_TRY_VOID(plan.validate(job.model, job.cluster, job.seq_len, job.global_batch,
+                               job.options.stage_cut, job.limits()));
   COPUS_TRY_VOID(check_ring_attention(job.options, job.cluster.gpu, plan.cp));
   return plan;
 }
@@ -172,11 +183,16 @@ std::string describe(const Workload& job, const std::string& batch) {
       job.cluster.nodes > 1 ? fmt::format(", {:g} Gb/s per node",
                                           job.cluster.network.node_bandwidth / gigabits_per_s(1))
                             : "";
+  const std::string by_analogy = job.framework.analogy.empty()
+                                     ? ""
+                                     : fmt::format("\n{} has the assumptions of {}, by analogy",
+                                                   job.framework.title, job.framework.analogy);
   return fmt::format("{} ({} parameters) on {} ({}{})\n{} x {} tokens, {}", job.model.name,
                      human_count(static_cast<double>(job.model.total_params())), job.cluster.name,
                      counted(job.cluster.gpus(), "GPU"), network,
                      batch.empty() ? fmt::format("batch {}", job.global_batch) : batch, job.seq_len,
-                     to_string(job.options.precision));
+                     to_string(job.options.precision)) +
+         by_analogy;
 }
 
 std::string describe_plan(const Workload& job, const ParallelPlan& plan) {

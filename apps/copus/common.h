@@ -53,14 +53,26 @@ struct Workload {
   ModelSpec model;
   ClusterSpec cluster;
   FrameworkProfile framework;
-  CostOptions options;  // the framework's, with --assume and --precision applied
+  CostOptions options;           // the framework's, with --assume and --precision applied
+  bool framework_named = false;  // by --framework, the cluster file or --emit
   std::int64_t seq_len = 0;
   std::int64_t global_batch = 0;
+
+  // The limits of the framework that the user named; null: none was named, or it has none.
+  const EngineLimits* limits() const {
+    return framework_named && framework.limits ? &*framework.limits : nullptr;
+  }
 };
 
+// Returns the job's model at this batch. REQUIRES: `job` outlives the result.
+StepModel step_model(const Workload& job, std::int64_t global_batch);
+inline StepModel step_model(const Workload& job) { return step_model(job, job.global_batch); }
+
 // Loads the job that `args` describes. `cluster`: used instead of --cluster, if given.
+// `framework`: used if neither --framework nor the cluster file names one; empty: the default.
 Result<Workload> load_job(const JobArgs& args,
-                          const std::optional<ClusterSpec>& cluster = std::nullopt);
+                          const std::optional<ClusterSpec>& cluster = std::nullopt,
+                          std::string_view framework = "");
 
 // `text` is "tp=2,pp=4", "tp2.pp4" or the path of a plan.json. `option` names the flag in errors.
 // dp defaults to the number of GPUs / (tp cp pp).
@@ -88,8 +100,9 @@ struct OutputFile {
 Result<void> check_output_paths(std::initializer_list<OutputFile> files, bool json);
 
 Json estimate_to_json(const StepModel& model, const StepEstimate& estimate);
-// Returns two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch.
-// `batch`: text instead of "batch 1024", for a job of several batches.
+// Returns two lines: "llama-3-70b (70.6B parameters) on 64x8xH100-80GB-SXM …" and the batch; a
+// third if the framework's costs are by analogy to another's. `batch`: text instead of "batch
+// 1024", for a job of several batches.
 std::string describe(const Workload& job, const std::string& batch = "");
 // Returns the plan's short name, with a note if stages are cut by work.
 std::string describe_plan(const Workload& job, const ParallelPlan& plan);

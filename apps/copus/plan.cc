@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -11,22 +13,21 @@
 #include "apps/copus/command_line.h"
 #include "apps/copus/commands.h"
 #include "apps/copus/common.h"
+#include "apps/copus/plan_report.h"
 #include "copus/base/standard_streams.h"
 #include "copus/base/text.h"
 #include "copus/base/to_stderr.h"
+#include "copus/interop/emitted_config.h"
 #include "copus/interop/megatron_args.h"
 #include "copus/tuner/pins.h"
 #include "copus/tuner/search.h"
+#include "copus/tuner/usual.h"
 
 namespace copus {
 namespace {
 
-// Plans whose times differ by less than this share are a near tie: it is the mean error of
-// predictions for published steps of Megatron-LM (docs/accuracy.md).
-constexpr double kNearTie = 0.03;
-
-constexpr const char* kCutByWork =
-    "Stages are cut by work, also inside layers: only for an engine that can do this.";
+// A batch that is less faster than this is no news.
+constexpr double kWorthIt = 0.02;
 
 struct BatchSweep {
   std::int64_t from = 0, to = 0;
@@ -48,6 +49,31 @@ Values<BatchSweep> batch_sweep() {
       [](const BatchSweep& sweep) -> Json { return fmt::format("{}:{}", sweep.from, sweep.to); });
 }
 
+// The values of an option that takes a large count, as "15T", "300B" or "2e12".
+Values<double> large_count() {
+  return single<double>(
+      "N",
+      [](const std::string& text, const std::string& field) -> Result<double> {
+        constexpr std::string_view kSuffixes = "KMBT";
+        std::string_view number = text;
+        double scale = 1;
+        if (!number.empty()) {
+          const std::size_t suffix = kSuffixes.find(
+              static_cast<char>(std::toupper(static_cast<unsigned char>(text.back()))));
+          if (suffix != std::string_view::npos) {
+            scale = std::pow(1000.0, static_cast<double>(suffix + 1));
+            number.remove_suffix(1);
+          }
+        }
+        const Result<double> count = parse_number(number, field, 0, 1e18);
+        if (!count || *count * scale < 1 || *count * scale > 1e18) {
+          return field_error(field, "got {:?}; want a count such as 15T, 300B or 2e12", text);
+        }
+        return *count * scale;
+      },
+      [](double count) -> Json { return fmt::format("{:.15g}", count); });
+}
+
 struct PlanArgs : OptionGroup {
   JobArgs job{this, Required()};
   FixOption fix{this};
@@ -56,50 +82,19 @@ struct PlanArgs : OptionGroup {
       "pin the micro-batches per step and replica (steps of gradient accumulation)"};
   Option<std::int64_t> top{this, "--top", integer(1, 10'000), "how many plans to print", 10};
   Option<bool> variants{this, "--variants", flag(),
-                        "rank every variant, not only the best of each (tp, cp, ep, pp, dp)",
+                        "rank every variant, not only the best of each (tp, cp, ep, etp, pp, dp)",
                         false};
   Option<BatchSweep> sweep_batch{
       this, "--sweep-batch", batch_sweep(),
       "print a table of the best plan at each batch FROM, 2 FROM, ... up to TO"};
-  Option<std::string> emit{this, "--emit", word({"megatron"}),
-                           "print only the best plan, as Megatron-LM's launch flags"};
+  Option<double> tokens{this, "--tokens", large_count(),
+                        "tokens of the whole run, as 15T: adds days and GPU-hours"};
+  Option<double> price{this, "--price", number(0.0001, 1e6),
+                       "price of a GPU-hour: adds the cost and tokens per unit of money"};
+  Option<std::string> emit{this, "--emit", word(emit_targets()),
+                           "print only the best plan, as flags or the config file of this engine; "
+                           "without --framework the plan is for this engine"};
 };
-
-constexpr const char* kBarTitle = "<where the time goes";
-
-// Prints the plans as a table that fits the terminal. If the terminal is too narrow, the table
-// leaves out the bar first, then the columns that follow from the step's time, then the memory.
-// Returns whether it printed the bar, with its legend below.
-bool print_plans(const char* label, const char* layout,
-                 const std::vector<std::vector<std::string>>& rows) {
-  const std::vector<std::string> titles = {label, layout, "step",   "tok/s/GPU",
-                                           "MFU", "GiB",  kBarTitle};
-  std::vector<std::string> dropped;
-  const std::string table = format_table(titles, rows, output_columns(STDOUT_FILENO),
-                                         {kBarTitle, "MFU", "tok/s/GPU", "GiB"}, &dropped);
-  fmt::print("{}\n", table);
-  if (dropped.empty()) fmt::print("{}\n", bar_legend());
-  return dropped.empty();
-}
-
-std::vector<std::string> table_row(std::string label, const StepModel& model,
-                                   const RankedPlan& entry) {
-  const StepEstimate& e = entry.estimate;
-  return {std::move(label),
-          short_name(entry.plan),
-          human_seconds(e.time.v),
-          fmt::format("{:.0f}", model.tokens_per_s_per_gpu(e.time)),
-          fmt::format("{:.1f}%", 100 * model.mfu(e.time)),
-          fmt::format("{:.1f}", to_gib(e.memory.total())),
-          time_bar(e.breakdown, 30)};
-}
-
-Json entry_to_json(const StepModel& model, const RankedPlan& entry) {
-  Json json;
-  json["plan"] = plan_to_json(entry.plan);
-  json["estimate"] = estimate_to_json(model, entry.estimate);
-  return json;
-}
 
 // Returns a note for users who gave --fix a whole layout and may not know that it pins every part;
 // empty if --fix does not pin every part.
@@ -116,65 +111,38 @@ Error with_note(Error error, const SearchRequest& request) {
 // Returns one sentence that says why the search found nothing: no layout divides the job, or no
 // layout fits in memory.
 std::string why_nothing(const StepModel& model, const SearchRequest& request,
-                        const SearchResult& found) {
+                        const SearchResult& found,
+                        const std::optional<FittingCluster>& larger = std::nullopt) {
   if (!found.closest) {
     return fmt::format(
         "no layout is possible: the batch of {} must be divided by dp*micro_batch{}, tp must "
         "divide {} heads, pp at most {} "
-        "layers, and what --fix pins must agree with that",
+        "layers, and what --fix pins{} must agree with that",
         model.global_batch(),
         request.micro_batches > 0 ? fmt::format(" into {} micro-batches", request.micro_batches)
                                   : "",
-        model.model().heads, model.model().layers);
+        model.model().heads, model.model().layers,
+        model.limits() == nullptr ? "" : fmt::format(" and {} runs", model.limits()->engine));
   }
   const RankedPlan& c = *found.closest;
-  return fmt::format(
+  std::string text = fmt::format(
       "no layout of {} fits: {} comes closest with {:.1f} GiB of {:.1f} on pipeline rank {}{}",
       found.searched, short_name(c.plan), to_gib(c.estimate.memory.total()), to_gib(model.budget()),
       c.estimate.memory_rank, note_on_pins(request));
+  if (larger) {
+    text += fmt::format("; needs at least {} ({}): {}", counted(larger->gpus, "GPU"),
+                        counted(larger->nodes, "node"), short_name(larger->best.plan));
+  }
+  return text;
 }
 
-void print_search(const Workload& job, const StepModel& model, const SearchResult& found,
-                  const std::optional<RankedPlan>& usual) {
-  fmt::print("{}\n{} searched in {}, {} fit in {:.1f} GiB\n\n", describe(job),
-             counted(found.searched, "plan"), human_seconds(found.search_time.v), found.feasible,
-             to_gib(model.budget()));
-  std::vector<std::vector<std::string>> rows;
-  for (const RankedPlan& entry : found.plans)
-    rows.push_back(table_row(std::to_string(rows.size() + 1), model, entry));
-  if (print_plans("#", "<layout", rows)) fmt::print("\n");
-  if (std::any_of(found.plans.begin(), found.plans.end(), [&](const auto& entry) {
-        return entry.plan.is_cut_by_work(job.options.stage_cut);
-      })) {
-    fmt::print("{}\n", kCutByWork);
-  }
-  if (found.plans.size() > 1)
-    fmt::print("{}.\n", explain_difference(found.plans[0], found.plans[1]));
-  const auto close = std::count_if(found.plans.begin(), found.plans.end(), [&](const auto& plan) {
-    return plan.estimate.time < found.plans[0].estimate.time * (1 + kNearTie);
-  });
-  if (close > 1) {
-    fmt::print("The first {} are within {:.0f}%, less than the error of predictions: time them.\n",
-               close, 100 * kNearTie);
-  }
-  if (!usual) {
-    fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) finds nothing that fits and "
-        "agrees with what is pinned.\n");
-  } else if (usual->plan == found.plans[0].plan) {
-    fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) picks the same plan.\n");
-  } else {
-    fmt::print(
-        "Megatron-LM's usual rule (tp in the node, then pp, rest dp) would pick {}: {}, {:.2f}x as "
-        "long.\n",
-        short_name(usual->plan), human_seconds(usual->estimate.time.v),
-        usual->estimate.time / found.plans[0].estimate.time);
-  }
+RunQuestion run_question(const PlanArgs& args) {
+  return {args.tokens.value_or(0), args.price.value_or(0)};
 }
 
 int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& request) {
-  std::vector<std::vector<std::string>> rows;
+  const RunQuestion run = run_question(args);
+  PlanTable table("batch", "<best layout", run);
   Json json;
   json["sweep"] = Json::array();
   std::string last_layout;
@@ -183,32 +151,32 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
   std::int64_t last_batch = sweep.from;
   for (std::int64_t batch = sweep.from; batch <= sweep.to; batch *= 2) {
     last_batch = batch;
-    const StepModel model(job.model, job.cluster, job.seq_len, batch, job.options);
+    const StepModel model = step_model(job, batch);
     const SearchResult found = search(model, request);
     any_searched = any_searched || found.searched > 0;
     Json point;
     point["global_batch"] = batch;
     if (found.plans.empty()) {
-      rows.push_back({std::to_string(batch), "nothing fits or divides", "", "", "", "", ""});
+      table.add_empty(std::to_string(batch), "nothing fits or divides");
       point["plan"] = nullptr;
       point["estimate"] = nullptr;
       point["why"] = why_nothing(model, request, found);
     } else {
       any = true;
       const RankedPlan& best = found.plans.front();
-      rows.push_back(table_row(std::to_string(batch), model, best));
-      const std::string layout = fmt::format("{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp,
-                                             best.plan.pp, best.plan.cp, best.plan.ep);
-      if (!last_layout.empty() && layout != last_layout)
-        rows.back().front() = "* " + rows.back().front();
+      table.add(std::to_string(batch), model, best);
+      const std::string layout =
+          fmt::format("{}.{}.{}.{}.{}.{}", best.plan.dp, best.plan.tp, best.plan.pp, best.plan.cp,
+                      best.plan.ep, best.plan.expert_tp());
+      if (!last_layout.empty() && layout != last_layout) table.mark_last();
       last_layout = layout;
       cut_by_work = cut_by_work || best.plan.is_cut_by_work(job.options.stage_cut);
-      point.update(entry_to_json(model, best));
+      point.update(entry_to_json(model, best, run));
     }
     json["sweep"].push_back(point);
   }
   if (!any_searched) {
-    const StepModel last(job.model, job.cluster, job.seq_len, last_batch, job.options);
+    const StepModel last = step_model(job, last_batch);
     if (const Result<void> pins = check_pins(last, request); !pins) {
       return report(with_note(pins.error(), request));
     }
@@ -217,7 +185,7 @@ int run_sweep(const PlanArgs& args, const Workload& job, const SearchRequest& re
     fmt::print("{}\n", json.dump(2));
   } else {
     fmt::print("{}\n\n", describe(job, "batch swept"));
-    print_plans("batch", "<best layout", rows);
+    table.print();
     fmt::print("* the layout differs from that of the batch above\n");
     if (cut_by_work) fmt::print("{}\n", kCutByWork);
   }
@@ -230,8 +198,79 @@ void say_not_used(std::initializer_list<const AnyOption*> options, const char* b
   }
 }
 
+// Prints why nothing was found, and the smallest cluster on which a plan would fit.
+int say_why_nothing(const PlanArgs& args, const Workload& job, const StepModel& model,
+                    const SearchRequest& request, const SearchResult& found) {
+  std::optional<FittingCluster> larger;
+  if (found.closest) larger = smallest_cluster(model, request);
+  const std::string why = why_nothing(model, request, found, larger);
+  if (!*args.job.json) {
+    fmt::print("{}\n{}\n", describe(job), why);
+    return kAnswerIsNo;
+  }
+  Json json;
+  json["plans"] = Json::array();
+  json["searched"] = found.searched;
+  json["feasible"] = found.feasible;
+  json["search_time_s"] = found.search_time.v;
+  json["why"] = why;
+  if (larger) json["needs_gpus"] = larger->gpus;
+  fmt::print("{}\n", json.dump(2));
+  return kAnswerIsNo;
+}
+
+struct EmittedPlan {
+  ParallelPlan plan;
+  EmittedConfig config;
+};
+
+// Returns the configuration of the fastest plan that the engine can be told. If that is not the
+// best plan, says why on standard error. If there is none, the error is that of the best plan.
+Result<EmittedPlan> emitted_plan(const std::string& target, const Workload& job,
+                                 const StepModel& model, SearchRequest request,
+                                 const RankedPlan& best) {
+  const EmitJob what{job.model, job.seq_len, job.global_batch, job.options};
+  const Result<EmittedConfig> config = emit_config(target, what, best.plan);
+  if (config) return EmittedPlan{best.plan, *config};
+  const PartialPlan sayable = emit_pins(target);
+  for (const PlanField field : sayable.given.list()) {
+    if (!request.fixed.has(field)) request.fixed.pin({field}, sayable.plan);
+  }
+  const SearchResult found = search(model, request);
+  if (found.plans.empty()) return config.error();
+  const RankedPlan& other = found.plans[0];
+  const Result<EmittedConfig> said = emit_config(target, what, other.plan);
+  if (!said) return config.error();
+  to_stderr(fmt::format("copus: --emit: {} instead of {}, which is {:.1f}% faster: {}\n",
+                        short_name(other.plan), short_name(best.plan),
+                        100 * (other.estimate.time / best.estimate.time - 1),
+                        config.error().message));
+  return EmittedPlan{other.plan, *said};
+}
+
+// Prints the plan as the engine's flags, one per line, or as its config file.
+int emit(const PlanArgs& args, const Workload& job, const StepModel& model,
+         const SearchRequest& request, const RankedPlan& best) {
+  const Result<EmittedPlan> emitted = emitted_plan(*args.emit, job, model, request, best);
+  if (!emitted) return report(emitted.error());
+  const EmittedConfig& config = emitted->config;
+  const bool file = !config.file.is_null();
+  if (*args.job.json) {
+    Json json;
+    json[*args.emit + (file ? "_config" : "_args")] =
+        file ? config.file : Json(argument_words(config.args));
+    json["plan"] = plan_to_json(emitted->plan);
+    fmt::print("{}\n", json.dump(2));
+  } else if (file) {
+    fmt::print("{}\n", config.file.dump(2));
+  } else {
+    for (const std::string& arg : config.args) fmt::print("{}\n", shell_line(arg));
+  }
+  return kOk;
+}
+
 int run_plan(const PlanArgs& args) {
-  const Result<Workload> job = load_job(args.job);
+  const Result<Workload> job = load_job(args.job, std::nullopt, args.emit.value_or(""));
   if (!job) return report(job.error());
   SearchRequest request;
   request.variants = *args.variants;
@@ -251,7 +290,7 @@ int run_plan(const PlanArgs& args) {
     return run_sweep(args, *job, request);
   }
   if (emits) say_not_used({&args.top, &args.variants}, "--emit, which prints only the best plan");
-  const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
+  const StepModel model = step_model(*job);
   bool progress_shown = false;
   if (isatty(STDERR_FILENO) != 0) {
     request.progress = [&](std::int64_t seen) {
@@ -259,54 +298,28 @@ int run_plan(const PlanArgs& args) {
       to_stderr(fmt::format("\r{:.0f}M plans searched …", static_cast<double>(seen) / 1e6));
     };
   }
-  const SearchResult found = search(model, request);
+  PlanAnswer answer;
+  answer.found = search(model, request);
+  const SearchResult& found = answer.found;
   if (progress_shown) to_stderr("\r\033[K");
   if (found.searched == 0) {
     if (const Result<void> pins = check_pins(model, request); !pins) {
       return report(with_note(pins.error(), request));
     }
   }
-  if (found.plans.empty()) {
-    if (*args.job.json) {
-      Json json;
-      json["plans"] = Json::array();
-      json["searched"] = found.searched;
-      json["feasible"] = found.feasible;
-      json["search_time_s"] = found.search_time.v;
-      json["why"] = why_nothing(model, request, found);
-      fmt::print("{}\n", json.dump(2));
-    } else {
-      fmt::print("{}\n{}\n", describe(*job), why_nothing(model, request, found));
-    }
-    return kAnswerIsNo;
-  }
-  if (emits) {
-    const Result<std::vector<std::string>> flags = megatron_args(
-        job->model, found.plans[0].plan, job->seq_len, job->global_batch, job->options);
-    if (!flags) return report(flags.error());
-    if (*args.job.json) {
-      Json json;
-      json["megatron_args"] = argument_words(*flags);
-      fmt::print("{}\n", json.dump(2));
-    } else {
-      for (const std::string& flag : *flags) fmt::print("{}\n", shell_line(flag));
-    }
-    return kOk;
-  }
-  const std::optional<RankedPlan> usual = megatron_heuristic(model, request);
+  if (found.plans.empty()) return say_why_nothing(args, *job, model, request, found);
+  if (emits) return emit(args, *job, model, request, found.plans[0]);
+  const Result<Spread> spread =
+      prediction_spread(job->framework, job->cluster.gpu.name, job->options.precision);
+  if (!spread) return report(spread.error());
+  answer.spread = *spread;
+  answer.usual = usual_plan(model, request, job->framework.usual);
+  answer.better = better_batch(model, request, found.plans[0], found.searched, kWorthIt);
+  const RunQuestion run = run_question(args);
   if (*args.job.json) {
-    Json json;
-    json["plans"] = Json::array();
-    for (const RankedPlan& entry : found.plans)
-      json["plans"].push_back(entry_to_json(model, entry));
-    json["searched"] = found.searched;
-    json["feasible"] = found.feasible;
-    json["search_time_s"] = found.search_time.v;
-    json["megatron_heuristic"] = usual ? entry_to_json(model, *usual) : Json(nullptr);
-    json["assumed"] = options_to_json(job->options);
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", search_to_json(*job, model, answer, run).dump(2));
   } else {
-    print_search(*job, model, found, usual);
+    print_search(*job, model, answer, run);
   }
   return kOk;
 }

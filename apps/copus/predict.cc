@@ -82,7 +82,7 @@ int run_predict(const PredictArgs& args) {
   if (!job) return report(job.error());
   const Result<ParallelPlan> plan = load_plan(*args.plan, *job);
   if (!plan) return report(plan.error());
-  const StepModel model(job->model, job->cluster, job->seq_len, job->global_batch, job->options);
+  const StepModel model = step_model(*job);
   const StepEstimate estimate = model.predict(*plan);
   if (!trace_file.empty()) {
     const Result<std::string> trace = step_trace(model, *plan, estimate);

@@ -223,7 +223,7 @@ Result<int> run_traffic(const TrafficArgs& args) {
   if (gpu >= plan.gpus()) {
     return field_error("--gpu", "got \"{}\"; want an integer from 0 to {}", gpu, plan.gpus() - 1);
   }
-  const StepModel step(job.model, job.cluster, job.seq_len, job.global_batch, job.options);
+  const StepModel step = step_model(job);
   Report report;
   COPUS_TRY(report.traffic, compute_traffic(step, plan, skew));
   report.links = link_loads(report.traffic, job.cluster);

@@ -1,6 +1,5 @@
 // copus validate: compares predictions with tables of measured runs.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -14,7 +13,6 @@
 #include "apps/copus/common.h"
 #include "apps/copus/validate_report.h"
 #include "copus/base/text.h"
-#include "copus/base/to_stderr.h"
 #include "copus/validate/scatter_svg.h"
 
 namespace copus {
@@ -62,10 +60,6 @@ Result<std::vector<MeasuredFile>> read_files(const std::vector<std::string>& pat
     if (file.runs.empty()) {
       return make_error("{}: got column names and no row; want at least one measured run", path);
     }
-    if (!file.not_read.empty()) {
-      to_stderr(fmt::format("copus: {}: not read: {} (docs/accuracy.md has the columns)\n", path,
-                            fmt::join(file.not_read, ", ")));
-    }
     files.push_back(std::move(file));
   }
   return files;
@@ -84,10 +78,10 @@ class Profiles {
     // a framework without a profile.
     for (const std::string& each : framework_names()) {
       COPUS_TRY(FrameworkProfile profile, framework_profile(each));
-      COPUS_TRY(profile.options, apply_assumptions(profile.options, assume));
+      COPUS_TRY_VOID(assume_all(profile, assume));
       profiles.known_.emplace(each, std::move(profile));
     }
-    COPUS_TRY(fallback.options, apply_assumptions(fallback.options, assume));
+    COPUS_TRY_VOID(assume_all(fallback, assume));
     profiles.fallback_ = std::move(fallback);
     return profiles;
   }
@@ -103,6 +97,14 @@ class Profiles {
   }
 
  private:
+  static Result<void> assume_all(FrameworkProfile& profile, const std::string& assume) {
+    COPUS_TRY(profile.options, apply_assumptions(profile.options, assume));
+    if (profile.early_gpt) {
+      COPUS_TRY(profile.early_gpt, apply_assumptions(*profile.early_gpt, assume));
+    }
+    return {};
+  }
+
   bool is_fixed_ = false;
   FrameworkProfile fallback_;
   std::map<std::string, FrameworkProfile> known_;

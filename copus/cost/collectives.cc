@@ -110,30 +110,40 @@ double CollectiveModel::intensity(Collective op, GroupPlace group) const noexcep
   return group.size <= 1 ? 0 : std::min(1.0, rate(op, group) / link_);
 }
 
+Seconds CollectiveModel::latency(Collective op, GroupPlace group) const noexcept {
+  const double n = static_cast<double>(group.size);
+  const double passes = op == Collective::kAllReduce ? 2 : 1;
+  if (group.nodes <= 1) {
+    const double steps = op == Collective::kAllToAll ? 1 : n - 1;
+    return link_base_latency_ + link_latency_ * (passes * steps);
+  }
+  const double local = static_cast<double>(group.per_node - 1);
+  // A ring takes one step per member, each as slow as the slowest link, which is the network's. A
+  // tree takes one level per doubling of the nodes, at the cost of some bandwidth. For all-reduce
+  // the communication library takes the faster one. It has no tree for all-gather and
+  // reduce-scatter.
+  const Seconds ring = passes * (n - 1) * network_latency_;
+  const Seconds tree = passes * (log2_ceil(group.nodes) * network_latency_ + local * link_latency_);
+  return link_base_latency_ + network_base_latency_ +
+         (op == Collective::kAllReduce  ? min(ring, tree)
+          : op == Collective::kAllToAll ? tree
+                                        : ring);
+}
+
 Seconds CollectiveModel::time(Collective op, GroupPlace group, Bytes bytes) const noexcept {
   if (group.size <= 1 || bytes.v <= 0) return Seconds(0);
   const double n = static_cast<double>(group.size);
   const double passes = op == Collective::kAllReduce ? 2 : 1;
   const Bytes wire = bytes * (passes * (n - 1) / n);
-  Seconds latency = link_base_latency_;
-  if (group.nodes <= 1) {
-    const double steps = op == Collective::kAllToAll ? 1 : n - 1;
-    latency += link_latency_ * (passes * steps);
-  } else {
-    latency += network_base_latency_;
-    const double local = static_cast<double>(group.per_node - 1);
-    // A ring takes one step per member, each as slow as the slowest link, which is the network's. A
-    // tree takes one level per doubling of the nodes, at the cost of some bandwidth. For all-reduce
-    // the communication library takes the faster one. It has no tree for all-gather and
-    // reduce-scatter.
-    const Seconds ring = passes * (n - 1) * network_latency_;
-    const Seconds tree =
-        passes * (log2_ceil(group.nodes) * network_latency_ + local * link_latency_);
-    latency += op == Collective::kAllReduce  ? min(ring, tree)
-               : op == Collective::kAllToAll ? tree
-                                             : ring;
-  }
-  return latency + wire / rate(op, group);
+  return latency(op, group) + wire / rate(op, group);
+}
+
+Seconds CollectiveModel::exchange(GroupPlace group, Bytes inside, Bytes outside) const noexcept {
+  if (group.size <= 1) return Seconds(0);
+  const double scale = 1.0 + scale_penalty_ * log2_ceil(group.nodes);
+  const BytesPerSec links = link_ * (group.per_node > 1 ? link_share(group.per_node) : 1.0);
+  const BytesPerSec own = network_ / (scale * static_cast<double>(gpus_per_node_));
+  return latency(Collective::kAllToAll, group) + max(inside / links, outside / own);
 }
 
 Seconds CollectiveModel::hop(std::int64_t pp, std::int64_t stride, Bytes bytes) const noexcept {

@@ -39,6 +39,10 @@ class CollectiveModel {
   // an all-gather or reduce-scatter, and for an all-to-all what one rank holds before it sends.
   Seconds time(Collective op, GroupPlace group, Bytes bytes) const noexcept;
 
+  // Time of an all-to-all in which each member sends `inside` to members on its node, and `outside`
+  // to others. Both happen at once.
+  Seconds exchange(GroupPlace group, Bytes inside, Bytes outside) const noexcept;
+
   // Time of one message to the next stage, `stride` ranks away: the mean over the hops of a
   // pipeline of `pp` stages.
   Seconds hop(std::int64_t pp, std::int64_t stride, Bytes bytes) const noexcept;
@@ -52,6 +56,7 @@ class CollectiveModel {
   BytesPerSec rate(Collective op, GroupPlace group) const noexcept;
 
  private:
+  Seconds latency(Collective op, GroupPlace group) const noexcept;
   double link_share(std::int64_t members) const noexcept;
   double switch_gain(std::int64_t members) const noexcept;
 

@@ -12,7 +12,7 @@ namespace {
 constexpr double kAttentionHalfDim = 24;
 constexpr double kAttentionHalfLength = 200;
 // Head dimension at which the batched products of unfused attention reach half the rate of a large
-// product.
+// product, in 16 bits. Like matmul_half_k, it grows with the rate of the precision.
 constexpr double kUnfusedHalfDim = 96;
 
 // Share of full utilisation at width x: 1/2 at `half`, and nearly 1 far above it, as measured
@@ -30,6 +30,46 @@ double local_kv_heads(const ModelSpec& m, const LayerShape& s) {
 
 }  // namespace
 
+ExpertRows expert_rows(const ModelSpec& model, const CostOptions& options,
+                       const LayerShape& s) noexcept {
+  ExpertRows rows;
+  rows.sent = residual_tokens(s) * real(model.moe.experts_per_token) * expert_load(options);
+  // The ranks that an expert is cut over compute the same rows. Without sequence parallelism they
+  // are the tp ranks, which hold the same tokens anyway.
+  rows.computed = rows.sent * (s.sp || s.tp == 1 ? real(s.etp) : 1.0);
+  return rows;
+}
+
+double parts_reached(const MoeSpec& moe, std::int64_t parts) noexcept {
+  // The chance that none of a token's experts, which differ, lies in a given part.
+  const double experts = real(moe.experts), part = experts / real(parts);
+  double missed = 1;
+  for (std::int64_t i = 0; i < moe.experts_per_token; ++i)
+    missed *= std::max(0.0, experts - part - real(i)) / (experts - real(i));
+  const double reached = real(parts) * (1 - missed);
+  return parts <= moe.router_groups ? std::min(reached, real(moe.router_group_topk)) : reached;
+}
+
+ExpertSends expert_sends(const ModelSpec& model, const CostOptions& options, const LayerShape& s,
+                         GroupPlace group) noexcept {
+  ExpertSends sends;
+  if (group.size <= 1) return sends;
+  const double copies = expert_rows(model, options, s).sent;
+  const double n = real(group.size), local = real(group.per_node);
+  if (!sends_tokens_once(options)) {
+    sends.inside = copies * (local - 1) / n;
+    sends.outside = copies * (n - local) / n;
+    return sends;
+  }
+  // A token crosses the network once for each other node that has experts of it. The GPU that
+  // receives it there hands it on over the links, so the links carry what every rank receives.
+  const double tokens = copies / real(model.moe.experts_per_token);
+  const double nodes = real(group.nodes);
+  sends.inside = tokens * parts_reached(model.moe, group.size) * (local - 1) / local;
+  sends.outside = tokens * parts_reached(model.moe, group.nodes) * (nodes - 1) / nodes;
+  return sends;
+}
+
 ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
                            const CostOptions& options)
     : model_(model),
@@ -37,29 +77,51 @@ ComputeModel::ComputeModel(const ModelSpec& model, const ClusterSpec& cluster,
       efficiency_(cluster.gpu.efficiency),
       collectives_(cluster),
       gpus_per_node_(cluster.gpus_per_node),
+      has_fp8_units_(cluster.gpu.peak_fp8.v > 0),
       peak_(cluster.gpu.peak(options.precision)),
-      wide_peak_(cluster.gpu.peak(options.precision == Precision::kFp8 ? Precision::kBf16
-                                                                       : options.precision)),
+      wide_peak_(
+          cluster.gpu.peak(is_quantised(options.precision) ? Precision::kBf16 : options.precision)),
+      half_peak_(max(cluster.gpu.peak_bf16, cluster.gpu.peak_fp16)),
       memory_(cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory),
       element_(copus::element_bytes(options)),
-      fused_(options.attention == AttentionKernel::kFused ||
-             (options.attention == AttentionKernel::kAuto && cluster.gpu.fused_attention &&
-              !model.dropout)),
-      fused_in_ring_(runs_ring_attention(options, cluster.gpu)) {}
+      operand_(is_quantised(options.precision) ? copus::quantised_bytes(options.precision)
+                                               : element_),
+      quantise_bytes_(copus::quantise_bytes(options.precision)),
+      fused_(runs_fused_attention(options, cluster.gpu)) {}
 
-Seconds ComputeModel::matmul(double m, double n, double k, double count) const noexcept {
+Seconds ComputeModel::matmul(double m, double n, double k, double count, bool wide) const noexcept {
+  return product(m, n, k, count, element_, wide);
+}
+
+Seconds ComputeModel::matmul_into_gradients(double m, double n, double k,
+                                            double count) const noexcept {
+  return product(m, n, k, count, 2 * gradient_bytes(options_), false);
+}
+
+Seconds ComputeModel::product(double m, double n, double k, double count, double out_bytes,
+                              bool wide) const noexcept {
   if (m <= 0 || n <= 0 || k <= 0 || count <= 0) return Seconds(0);
+  const FlopsPerSec peak = wide ? wide_peak_ : peak_;
+  // The start and the end of a tile take the same time at every precision. While they last, faster
+  // units would have gone through more of the depth.
+  const double half_k = efficiency_.matmul_half_k * (half_peak_.v > 0 ? peak / half_peak_ : 1.0);
+  const double operand = wide ? element_ : operand_;
   // A kernel computes whole tiles, so a product narrower than the half width is no faster.
   const double padded_m = std::max(m, efficiency_.matmul_half_m);
   const double padded_n = std::max(n, efficiency_.matmul_half_n);
-  const double padded_k = std::max(k, efficiency_.matmul_half_k);
+  const double padded_k = std::max(k, half_k);
   const double utilisation = efficiency_.matmul * fall_off(padded_m, efficiency_.matmul_half_m) *
                              fall_off(padded_n, efficiency_.matmul_half_n) *
-                             fall_off(padded_k, efficiency_.matmul_half_k);
+                             fall_off(padded_k, half_k);
   const Seconds arithmetic =
-      Flops(2 * padded_m * padded_n * padded_k * count) / (peak_ * utilisation);
-  const Seconds traffic = Bytes(element_ * (m * n + n * k + m * k) * count) / memory_;
+      Flops(2 * padded_m * padded_n * padded_k * count) / (peak * utilisation);
+  const Seconds traffic = Bytes((operand * (n * k + m * k) + out_bytes * m * n) * count) / memory_;
   return max(arithmetic, traffic) + efficiency_.launch;
+}
+
+Seconds ComputeModel::quantise(double elements) const noexcept {
+  if (quantise_bytes_ <= 0) return Seconds(0);
+  return Bytes(elements * quantise_bytes_) / memory_ + efficiency_.launch;
 }
 
 Seconds ComputeModel::stream(Bytes bytes, double kernels) const noexcept {
@@ -77,7 +139,7 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   const double v_dim = model_.mla.enabled ? real(model_.mla.v_head_dim) : real(model_.head_dim);
   const double queries = tokens(s);  // all sequences of the micro-batch
   const double pairs = queries * real(s.seq_len);
-  if (fused_attention(s.cp)) {
+  if (fused_) {
     // Forward: two products over the positions that a token attends to. Backward: five products
     // (the scores again, and four gradients), Dao 2023.
     const Flops flops(2 * heads * queries * model_.mean_context(s.seq_len) * (qk_dim + v_dim));
@@ -103,7 +165,8 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
   const bool drops = model_.drops_scores();
   const double passes = 4 * element_ + (drops ? 2 * element_ + 1 : 0);
   auto product = [&](double dim) {
-    const FlopsPerSec rate = wide_peak_ * (efficiency_.matmul * dim / (dim + kUnfusedHalfDim));
+    const double half = kUnfusedHalfDim * (half_peak_.v > 0 ? wide_peak_ / half_peak_ : 1.0);
+    const FlopsPerSec rate = wide_peak_ * (efficiency_.matmul * dim / (dim + half));
     const Bytes io(element_ * heads * sequences *
                    (rows * real(s.seq_len) + (rows + real(s.seq_len)) * dim));
     return max(Flops(2 * heads * pairs * dim) / rate, io / memory_) + efficiency_.launch;
@@ -116,8 +179,8 @@ void ComputeModel::attention_core(const LayerShape& s, Seconds& forward,
 void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcept {
   const double t = tokens(s), h = real(model_.hidden), tp = real(s.tp);
   auto linear = [&](double in, double out) {
-    cost.forward.compute += matmul(t, out, in);
-    cost.backward_input.compute += matmul(t, in, out);
+    cost.forward.compute += matmul(t, out, in) + quantise(t * in);
+    cost.backward_input.compute += matmul(t, in, out) + quantise(t * out);
     cost.backward_weight.compute += matmul(in, out, t);
   };
   if (model_.mla.enabled) {
@@ -148,44 +211,76 @@ void ComputeModel::attention(const LayerShape& s, PieceCost& cost) const noexcep
 void ComputeModel::dense_mlp(const LayerShape& s, double ffn, PieceCost& cost) const noexcept {
   const double t = tokens(s), h = real(model_.hidden), f = ffn / real(s.tp);
   const double in = model_.gated_mlp ? 2 * f : f;
-  cost.forward.compute +=
-      matmul(t, in, h) + matmul(t, h, f) + stream(Bytes(element_ * t * (in + f)));
-  cost.backward_input.compute +=
-      matmul(t, h, in) + matmul(t, f, h) + stream(Bytes(element_ * t * (2 * in + f)));
+  cost.forward.compute += matmul(t, in, h) + matmul(t, h, f) +
+                          stream(Bytes(element_ * t * (in + f))) + quantise(t * h) +
+                          quantise(t * f);
+  cost.backward_input.compute += matmul(t, h, in) + matmul(t, f, h) +
+                                 stream(Bytes(element_ * t * (2 * in + f))) + quantise(t * in) +
+                                 quantise(t * h);
   cost.backward_weight.compute += matmul(h, in, t) + matmul(f, h, t);
 }
 
 void ComputeModel::moe_mlp(const LayerShape& s, PieceCost& cost) const noexcept {
   const MoeSpec& moe = model_.moe;
-  const double h = real(model_.hidden), tp = real(s.tp), ep = real(s.ep);
-  const double t = tokens(s);
-  const double routed =
-      t * real(moe.experts_per_token);  // rows of this rank's experts if the gate is balanced
-  const double experts = real(moe.experts) / ep;
-  const double rows = routed / experts;
-  const double f = real(moe.expert_ffn) / tp;
+  const double h = real(model_.hidden), t = residual_tokens(s);
+  const double computed = expert_rows(model_, options_, s).computed;
+  const double experts = real(moe.experts) / real(s.ep);
+  const double rows = computed / experts;
+  const double f = real(moe.expert_ffn) / real(s.etp);
   const double in = model_.gated_mlp ? 2 * f : f;
-  cost.forward.compute += matmul(t, real(moe.experts), h) + matmul(rows, in, h, experts) +
-                          matmul(rows, h, f, experts) + stream(Bytes(element_ * routed * (in + f)));
-  cost.backward_input.compute += matmul(t, h, real(moe.experts)) + matmul(rows, h, in, experts) +
-                                 matmul(rows, f, h, experts) +
-                                 stream(Bytes(element_ * routed * (2 * in + f)));
-  cost.backward_weight.compute +=
-      matmul(h, real(moe.experts), t) + matmul(h, in, rows, experts) + matmul(f, h, rows, experts);
+  // The router's products stay wide.
+  cost.forward.compute += matmul(t, real(moe.experts), h, 1, true) + matmul(rows, in, h, experts) +
+                          matmul(rows, h, f, experts) +
+                          stream(Bytes(element_ * computed * (in + f)));
+  cost.backward_input.compute += matmul(t, h, real(moe.experts), 1, true) +
+                                 matmul(rows, h, in, experts) + matmul(rows, f, h, experts) +
+                                 stream(Bytes(element_ * computed * (2 * in + f)));
+  // The gradients of many experts are large beside the few rows that each gets.
+  cost.backward_weight.compute += matmul(h, real(moe.experts), t, 1, true) +
+                                  matmul_into_gradients(h, in, rows, experts) +
+                                  matmul_into_gradients(f, h, rows, experts);
+  cost.forward.compute += quantise(computed * h) + quantise(computed * f);
+  cost.backward_input.compute += quantise(computed * in) + quantise(computed * h);
   // Tokens are permuted to the order of their experts and back: a read and a write each way.
-  const Seconds permute = stream(Bytes(4 * element_ * routed * h), 6);
+  const Seconds permute = stream(Bytes(4 * element_ * computed * h), 6);
   cost.forward.compute += permute;
   cost.backward_input.compute += permute;
-  if (moe.shared_experts > 0) dense_mlp(s, real(moe.shared_experts * moe.expert_ffn), cost);
+  if (options_.expert_capacity == 0) {
+    cost.forward.compute += options_.host_routing;
+    cost.backward_input.compute += options_.host_routing;
+  }
+  if (moe.shared_experts > 0) {
+    dense_mlp(s, real(moe.shared_experts * moe.expert_ffn), cost);
+    tensor_parallel(s, 1, TpProducts::kDense, cost);
+  }
+  expert_exchange(s, cost);
+}
 
-  // Dispatch and combine. In the backward pass each sends what the other sends forward, so the cost
-  // is the same. An expert-parallel group is a block of ep ranks of the dp*cp.
-  const GroupPlace group = place_group(s.ep, s.tp, gpus_per_node_);
-  const Bytes buffer(element_ * routed * h / (s.sp ? tp : 1.0));
-  const Seconds exchange =
-      2 * (1 - options_.ep_overlap) * collectives_.time(Collective::kAllToAll, group, buffer);
+// Dispatch and combine. In the backward pass each sends what the other sends forward, so the cost
+// is the same. If experts are cut, the etp ranks of an expert gather the rows that each of them
+// received, and scatter the sums of their results. Without sequence parallelism all tp ranks hold
+// the same tokens; then each adds its part of the experts' results like a dense layer's.
+void ComputeModel::expert_exchange(const LayerShape& s, PieceCost& cost) const noexcept {
+  const double h = real(model_.hidden);
+  const ExpertRows rows = expert_rows(model_, options_, s);
+  const GroupPlace group = place_group(s.ep, s.etp, gpus_per_node_);
+  const ExpertSends sends = expert_sends(model_, options_, s, group);
+  const Bytes row(element_ * h);
+  const Seconds exchange = 2 * (1 - options_.ep_overlap) *
+                           collectives_.exchange(group, row * sends.inside, row * sends.outside);
   cost.forward.ep += exchange;
   cost.backward_input.ep += exchange;
+  if (s.tp > 1 && !s.sp) {
+    tensor_parallel(s, 1, TpProducts::kOther, cost);
+  } else if (s.etp > 1) {
+    const GroupPlace cut = place_group(s.etp, 1, gpus_per_node_);
+    const Bytes volume(element_ * rows.computed * h);
+    const Seconds both = collectives_.time(Collective::kAllGather, cut, volume) +
+                         collectives_.time(Collective::kReduceScatter, cut, volume) +
+                         options_.tp_skew * 2.0;
+    cost.forward.tp += both * (1 - options_.tp_overlap);
+    cost.backward_input.tp += both * (1 - options_.tp_overlap);
+  }
 }
 
 void ComputeModel::norm_and_residual(const LayerShape& s, PieceCost& cost) const noexcept {
@@ -206,15 +301,18 @@ void ComputeModel::tensor_parallel(const LayerShape& s, double regions, TpProduc
   if (s.tp <= 1) return;
   const GroupPlace group = place_group(s.tp, 1, gpus_per_node_);
   const Bytes volume(element_ * tokens(s) * real(model_.hidden));
-  const Seconds one =
-      s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
-                 collectives_.time(Collective::kAllGather, group, volume) + options_.tp_skew * 2.0
-           : collectives_.time(Collective::kAllReduce, group, volume) + options_.tp_skew;
-  const bool user_buffers = products == TpProducts::kDense && s.sp && s.tp <= gpus_per_node_ &&
-                            options_.precision == Precision::kFp8;
-  const double hidden =
-      user_buffers ? std::max(options_.tp_overlap, options_.tp_overlap_fp8) : options_.tp_overlap;
-  const Seconds exposed = one * (regions * (1 - hidden));
+  const double collectives = s.sp ? 2 : 1;
+  const Seconds transfer = s.sp ? collectives_.time(Collective::kReduceScatter, group, volume) +
+                                      collectives_.time(Collective::kAllGather, group, volume)
+                                : collectives_.time(Collective::kAllReduce, group, volume);
+  Seconds one = (transfer + options_.tp_skew * collectives) * (1 - options_.tp_overlap);
+  if (products == TpProducts::kDense && s.sp && s.tp <= gpus_per_node_ && has_fp8_units_) {
+    // Transformer Engine cuts such a collective into a piece per rank and computes beside the
+    // pieces. Each piece waits for its peer, so short collectives gain nothing.
+    one = min(one, transfer * (1 - options_.tp_overlap_te) +
+                       options_.tp_skew * (collectives * real(s.tp)));
+  }
+  const Seconds exposed = one * regions;
   cost.forward.tp += exposed;
   cost.backward_input.tp += exposed;
 }
@@ -293,9 +391,6 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   if (model_.is_moe()) {
     costs.moe = common;
     moe_mlp(s, costs.moe);
-    // Tensor parallelism cuts experts too, so every routed copy of a token is gathered and
-    // scattered.
-    tensor_parallel(s, real(model_.moe.experts_per_token), TpProducts::kOther, costs.moe);
     finish_layer(s, core_forward, real(model_.moe.experts) / real(s.ep), costs.moe);
   }
 
@@ -309,11 +404,9 @@ LayerCosts ComputeModel::layer_costs(const LayerShape& s) const noexcept {
   // logits of its own vocabulary shard only.
   const double v = real(model_.vocab) / tp;
   const Bytes logits(t * v);
-  const FlopsPerSec head_rate = wide_peak_ / peak_ < 1 ? wide_peak_ : peak_;
-  const double slowdown = peak_ / head_rate;
-  costs.head.forward.compute = matmul(t, v, h) * slowdown + stream(logits * 14.0, 4);
-  costs.head.backward_input.compute = matmul(t, h, v) * slowdown + stream(logits * 8.0, 2);
-  costs.head.backward_weight.compute = matmul(h, v, t) * slowdown;
+  costs.head.forward.compute = matmul(t, v, h, 1, true) + stream(logits * 14.0, 4);
+  costs.head.backward_input.compute = matmul(t, h, v, 1, true) + stream(logits * 8.0, 2);
+  costs.head.backward_weight.compute = matmul(h, v, t, 1, true);
   tensor_parallel(s, 0.5, TpProducts::kOther, costs.head);
   return costs;
 }

@@ -20,6 +20,7 @@ struct LayerShape {
   std::int64_t tp = 1;
   std::int64_t cp = 1;
   std::int64_t ep = 1;
+  std::int64_t etp = 1;  // ranks that an expert is cut over
   std::int64_t micro_batch = 1;
   std::int64_t seq_len = 1;
   bool sp = false;
@@ -61,6 +62,28 @@ struct PieceCost {
   constexpr PieceTime backward() const { return backward_input + backward_weight + recompute; }
 };
 
+// Rows of the expert layers on one rank, for one micro-batch. All ranks get the same number from a
+// balanced router; CostOptions::expert_load() says how many more the busiest rank computes.
+struct ExpertRows {
+  double sent = 0;      // copies of tokens that the rank sends to experts
+  double computed = 0;  // rows of the rank's experts, all together
+};
+ExpertRows expert_rows(const ModelSpec& model, const CostOptions& options,
+                       const LayerShape& shape) noexcept;
+
+// Rows that one rank sends with a dispatch, by where they go. What stays on the rank is left out.
+struct ExpertSends {
+  double inside = 0;   // to other ranks of its node, also on behalf of ranks of other nodes
+  double outside = 0;  // to other nodes
+};
+// `group` is the place of the expert-parallel group.
+ExpertSends expert_sends(const ModelSpec& model, const CostOptions& options,
+                         const LayerShape& shape, GroupPlace group) noexcept;
+// Returns in how many of `parts` equal parts of a layer's experts the experts of one token lie, on
+// average, if all experts are equally popular. The router may limit the groups that it chooses
+// from.
+double parts_reached(const MoeSpec& moe, std::int64_t parts) noexcept;
+
 struct LayerCosts {
   PieceCost dense;      // a layer with the plain MLP
   PieceCost moe;        // a layer with experts
@@ -74,24 +97,32 @@ class ComputeModel {
 
   LayerCosts layer_costs(const LayerShape& shape) const noexcept;
 
-  // Time of `count` matrix products of (m x k) by (k x n) in one launch.
-  Seconds matmul(double m, double n, double k, double count = 1) const noexcept;
+  // Time of `count` matrix products of (m x k) by (k x n) in one launch. Only products of the
+  // layers' weights are in FP8 or FP4; `wide`: never below 16 bits.
+  Seconds matmul(double m, double n, double k, double count = 1, bool wide = false) const noexcept;
+  // The same for `count` gradients of weights, which the products add to the gradients in memory.
+  Seconds matmul_into_gradients(double m, double n, double k, double count) const noexcept;
+  // Time to quantise that many elements for FP8 or FP4 products; 0 in other precisions.
+  Seconds quantise(double elements) const noexcept;
   // Time of element-wise work that reads and writes `bytes` in `kernels` launches.
   Seconds stream(Bytes bytes, double kernels = 1) const noexcept;
 
-  // Whether attention runs in a fused kernel. A recipe with dropout runs unfused by default, but
-  // fused with cp > 1, because only fused kernels support a split sequence.
-  bool fused_attention(std::int64_t cp = 1) const { return cp > 1 ? fused_in_ring_ : fused_; }
+  bool fused_attention() const { return fused_; }
   double element_bytes() const { return element_; }
 
  private:
+  // `out_bytes`: memory traffic per element of the result.
+  Seconds product(double m, double n, double k, double count, double out_bytes,
+                  bool wide) const noexcept;
   void attention_core(const LayerShape& shape, Seconds& forward, Seconds& backward) const noexcept;
   void attention(const LayerShape& shape, PieceCost& cost) const noexcept;
   void dense_mlp(const LayerShape& shape, double ffn, PieceCost& cost) const noexcept;
   void moe_mlp(const LayerShape& shape, PieceCost& cost) const noexcept;
+  // Adds the transfers of tokens to the ranks of their experts and back.
+  void expert_exchange(const LayerShape& shape, PieceCost& cost) const noexcept;
   void norm_and_residual(const LayerShape& shape, PieceCost& cost) const noexcept;
-  // The products that a tensor-parallel transfer serves: a layer's dense products, or experts,
-  // embedding and head.
+  // The products that a tensor-parallel transfer serves: a layer's dense products, or embedding and
+  // head.
   enum class TpProducts { kDense, kOther };
   void tensor_parallel(const LayerShape& shape, double regions, TpProducts products,
                        PieceCost& cost) const noexcept;
@@ -105,12 +136,15 @@ class ComputeModel {
   GpuEfficiency efficiency_;
   CollectiveModel collectives_;
   std::int64_t gpus_per_node_;
+  bool has_fp8_units_;
   FlopsPerSec peak_;       // matrix products of the layers
   FlopsPerSec wide_peak_;  // attention and vocabulary head: never below 16 bits
+  FlopsPerSec half_peak_;  // of 16 bits, for which matmul_half_k is stated
   BytesPerSec memory_;
-  double element_;  // bytes of an activation
+  double element_;         // bytes of an activation
+  double operand_;         // bytes of an operand of the layers' products
+  double quantise_bytes_;  // bytes moved to quantise one element; 0: nothing is quantised
   bool fused_;
-  bool fused_in_ring_;
 };
 
 }  // namespace copus

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <random>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
@@ -22,7 +28,7 @@ ClusterSpec ideal_cluster() {
 CostOptions ideal_options(AttentionKernel attention) {
   CostOptions options;
   options.attention = attention;
-  options.host_layer_forward = options.host_layer_backward = Seconds(0);
+  options.host_layer_forward = options.host_layer_backward = options.host_routing = Seconds(0);
   return options;
 }
 
@@ -61,7 +67,7 @@ constexpr const char* kFamilies[] = {"llama", "gpt2", "mixtral", "deepseek_v3"};
 
 LayerShape shape_of(std::int64_t tp, std::int64_t seq_len, Recompute recompute = Recompute::kNone) {
   LayerShape shape;
-  shape.tp = tp;
+  shape.tp = shape.etp = tp;
   shape.seq_len = seq_len;
   shape.recompute = recompute;
   return shape;
@@ -132,13 +138,18 @@ TEST_P(IdealGpu, BackwardIsTwiceForwardAndFusedAttentionHalfAForwardMore) {
       0.5, 0.005);
 }
 
-TEST_P(IdealGpu, SequenceParallelismDoesNotChangeTheOperations) {
+TEST_P(IdealGpu, SequenceParallelismDoesNotChangeTheOperationsExceptOfRouters) {
   LayerShape shape = shape_of(2, kLong);
   const WholeModel without = cost(AttentionKernel::kFused, shape);
   shape.sp = true;
   const WholeModel with = cost(AttentionKernel::kFused, shape);
-  EXPECT_NEAR(with.forward.compute / without.forward.compute, 1, 1e-12);
-  EXPECT_NEAR(with.backward.compute / without.backward.compute, 1, 1e-12);
+  // Each rank routes its own tokens, half of them.
+  const double router = static_cast<double>(model_.moe_layers()) * 2.0 * kLong / 2 *
+                        static_cast<double>(model_.hidden) *
+                        static_cast<double>(model_.moe.experts);
+  EXPECT_NEAR(flops(with.forward.compute) / (flops(without.forward.compute) - router), 1, 1e-12);
+  EXPECT_NEAR(flops(with.backward.compute) / (flops(without.backward.compute) - 2 * router), 1,
+              1e-12);
 }
 
 TEST_P(IdealGpu, MoreTokensInAMicroBatchTakeProportionallyLonger) {
@@ -297,36 +308,30 @@ TEST(Layer, MoreTensorParallelismIsLessComputeAndMoreTraffic) {
   }
 }
 
-TEST(Layer, Fp8ProductsHideTheirTrafficInANodeWithParallelSequences) {
+TEST(Layer, LongTransfersAreHiddenInANodeWithParallelSequencesOnGpusOfTransformerEngine) {
   const ModelSpec dense = load_model("llama-3-70b").value();
-  const ModelSpec experts = load_model("mixtral-8x7b").value();
-  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
-  const auto costs = [&](const ModelSpec& model, Precision precision, std::int64_t tp, bool sp,
-                         double hidden_in_fp8) {
+  const auto traffic = [&](const char* cluster_name, std::int64_t tp, bool sp, std::int64_t tokens,
+                           double hidden) {
+    const ClusterSpec cluster = load_cluster(cluster_name).value();
     CostOptions options;
-    options.precision = precision;
-    options.tp_overlap = 0.25;
-    options.tp_overlap_fp8 = hidden_in_fp8;
-    LayerShape shape = shape_of(tp, 4096);
+    options.tp_overlap_te = hidden;
+    LayerShape shape = shape_of(tp, tokens);
     shape.sp = sp;
-    return ComputeModel(model, cluster, options).layer_costs(shape);
+    return ComputeModel(dense, cluster, options).layer_costs(shape).dense.forward.tp;
   };
-  const auto traffic = [&](Precision precision, std::int64_t tp, bool sp, double hidden_in_fp8) {
-    return costs(dense, precision, tp, sp, hidden_in_fp8).dense.forward.tp.v;
-  };
-  EXPECT_NEAR(traffic(Precision::kFp8, 4, true, 0.5),
-              traffic(Precision::kFp8, 4, true, 0) * 0.5 / 0.75, 1e-12);
-  EXPECT_EQ(traffic(Precision::kFp8, 4, true, 0.1), traffic(Precision::kFp8, 4, true, 0));
-  EXPECT_EQ(traffic(Precision::kFp8, 4, false, 0.5), traffic(Precision::kFp8, 4, false, 0));
-  EXPECT_EQ(traffic(Precision::kFp8, 16, true, 0.5), traffic(Precision::kFp8, 16, true, 0));
-  EXPECT_EQ(traffic(Precision::kBf16, 4, true, 0.5), traffic(Precision::kBf16, 4, true, 0));
-
-  const LayerCosts half = costs(experts, Precision::kFp8, 4, true, 0.5);
-  const LayerCosts none = costs(experts, Precision::kFp8, 4, true, 0);
-  EXPECT_EQ(half.embedding.forward.tp, none.embedding.forward.tp);
-  EXPECT_EQ(half.head.forward.tp, none.head.forward.tp);
-  // A layer with two experts per token has three regions; only attention's has dense products.
-  EXPECT_NEAR(half.moe.forward.tp.v, none.moe.forward.tp.v * (0.5 + 2 * 0.75) / (3 * 0.75), 1e-12);
+  constexpr const char* kH100 = "2x8xH100-80GB-SXM";
+  const Seconds exposed = traffic(kH100, 4, true, 8192, 0);
+  const Seconds hidden = traffic(kH100, 4, true, 8192, 0.75);
+  // Two regions of two collectives. Whole, each costs one skew; in pieces, one per rank.
+  const Seconds skew = CostOptions().tp_skew;
+  const Seconds transfer = exposed - skew * 4.0;
+  EXPECT_NEAR(hidden.v, (transfer * 0.25 + skew * 16.0).v, 1e-9);
+  EXPECT_LT(hidden, exposed * 0.75);
+  EXPECT_EQ(traffic(kH100, 4, true, 512, 0.75), traffic(kH100, 4, true, 512, 0)) << "too short";
+  EXPECT_EQ(traffic(kH100, 4, false, 8192, 0.75), traffic(kH100, 4, false, 8192, 0));
+  EXPECT_EQ(traffic(kH100, 16, true, 8192, 0.75), traffic(kH100, 16, true, 8192, 0));
+  constexpr const char* kA100 = "2x8xA100-80GB-SXM";
+  EXPECT_EQ(traffic(kA100, 4, true, 8192, 0.75), traffic(kA100, 4, true, 8192, 0));
 }
 
 TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
@@ -339,6 +344,114 @@ TEST(Layer, ExpertsTalkAcrossTheirGroupAlone) {
   const PieceCost layer = compute.layer_costs(shape).moe;
   EXPECT_GT(layer.forward.ep.v, 0);
   EXPECT_EQ(layer.forward.ep, layer.backward_input.ep) << "backward swaps dispatch and combine";
+}
+
+TEST(Layer, UncutExpertsGatherNothing) {
+  const ModelSpec model = load_model("mixtral-8x7b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  LayerShape shape = shape_of(4, 4096);
+  shape.sp = true;
+  shape.etp = 4;
+  const PieceCost cut = compute.layer_costs(shape).moe;
+  shape.etp = 1;
+  shape.ep = 4;
+  const PieceCost uncut = compute.layer_costs(shape).moe;
+  EXPECT_LT(uncut.forward.tp, cut.forward.tp);
+  // The same operations and rows per expert in fewer, wider products: not slower.
+  EXPECT_LE(uncut.forward.compute, cut.forward.compute);
+  const ExpertRows rows = expert_rows(model, CostOptions(), shape);
+  EXPECT_EQ(rows.sent, 4096.0 / 4 * 2);
+  EXPECT_EQ(rows.computed, rows.sent);
+  shape.etp = 4;
+  EXPECT_EQ(expert_rows(model, CostOptions(), shape).computed, 4096.0 * 2);
+}
+
+// Chooses experts at random and counts the parts in which they lie.
+TEST(PartsReached, AreThoseOfRandomChoices) {
+  std::mt19937_64 random(1);
+  for (const std::int64_t experts : {8, 64, 256}) {
+    for (const std::int64_t topk : {1, 2, 8}) {
+      for (const std::int64_t parts : {2, 8}) {
+        MoeSpec moe;
+        moe.experts = experts;
+        moe.experts_per_token = topk;
+        constexpr int kTokens = 4000;
+        std::vector<std::int64_t> all(static_cast<std::size_t>(experts));
+        std::iota(all.begin(), all.end(), 0);
+        double sum = 0;
+        for (int token = 0; token < kTokens; ++token) {
+          std::vector<std::int64_t> chosen;
+          std::sample(all.begin(), all.end(), std::back_inserter(chosen), topk, random);
+          std::set<std::int64_t> reached;
+          for (const std::int64_t e : chosen) reached.insert(e * parts / experts);
+          sum += static_cast<double>(reached.size());
+        }
+        EXPECT_NEAR(parts_reached(moe, parts), sum / kTokens, 0.08)
+            << experts << " " << topk << " " << parts;
+      }
+    }
+  }
+  // DeepSeek-V3 chooses experts from 4 of 8 groups.
+  EXPECT_LE(parts_reached(load_model("deepseek-v3").value().moe, 8), 4);
+}
+
+TEST(Layer, SendingATokenOnceCostsNoMoreThanOnePerExpert) {
+  const ModelSpec model = load_model("deepseek-v3").value();
+  const ClusterSpec cluster = load_cluster("8x8xH100-80GB-SXM").value();
+  CostOptions copies, once;
+  once.expert_dispatch = ExpertDispatch::kDeduplicated;
+  for (const std::int64_t ep : {1, 2, 8, 32, 64}) {
+    LayerShape shape = shape_of(1, 4096);
+    shape.ep = ep;
+    const GroupPlace place = place_group(ep, 1, 8);
+    const ExpertSends a = expert_sends(model, copies, shape, place);
+    const ExpertSends b = expert_sends(model, once, shape, place);
+    EXPECT_LE(b.outside, a.outside) << ep;
+    const Seconds slow = ComputeModel(model, cluster, copies).layer_costs(shape).moe.forward.ep;
+    const Seconds fast = ComputeModel(model, cluster, once).layer_costs(shape).moe.forward.ep;
+    EXPECT_LE(fast, slow * (ep > 8 ? 0.6 : 1)) << ep;
+    // Padded capacities are sent whole, whatever the dispatch.
+    CostOptions padded = once;
+    padded.expert_capacity = 1;
+    EXPECT_EQ(expert_sends(model, padded, shape, place).outside, a.outside);
+  }
+}
+
+TEST(Matmul, IntoGradientsReadsAndWritesThemAndIsOtherwiseTheSame) {
+  const ModelSpec model = load_model("qwen3-30b-a3b").value();
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  const ComputeModel compute(model, cluster, CostOptions());
+  // Few rows: memory decides. FP32 gradients, read and written, are eight bytes; a result is two.
+  const auto more = [&](double rows) {
+    return compute.matmul_into_gradients(2048, 1536, rows, 16) -
+           compute.matmul(2048, 1536, rows, 16);
+  };
+  const Seconds six_bytes = Bytes(6 * 2048.0 * 1536 * 16) /
+                            (cluster.gpu.memory_bandwidth * cluster.gpu.efficiency.memory);
+  EXPECT_NEAR(more(1) / six_bytes, 1, 0.5);
+  EXPECT_GT(more(1), Seconds(0));
+  EXPECT_EQ(more(100'000), Seconds(0)) << "many rows: arithmetic decides";
+}
+
+TEST(Layer, ImbalanceAndCapacityMultiplyTheRowsOfTheExperts) {
+  const ModelSpec model = load_model("mixtral-8x7b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  LayerShape shape = shape_of(1, 4096);
+  shape.ep = 8;
+  CostOptions even, uneven, padded;
+  uneven.expert_imbalance = 1.5;
+  padded.expert_capacity = 1.5;
+  EXPECT_EQ(expert_rows(model, uneven, shape).computed,
+            1.5 * expert_rows(model, even, shape).computed);
+  const PieceTime a = ComputeModel(model, cluster, even).layer_costs(shape).moe.forward;
+  const PieceTime b = ComputeModel(model, cluster, uneven).layer_costs(shape).moe.forward;
+  const PieceTime c = ComputeModel(model, cluster, padded).layer_costs(shape).moe.forward;
+  EXPECT_GT(b.compute, a.compute);
+  EXPECT_GT(b.ep, a.ep);
+  EXPECT_EQ(c.ep, b.ep);
+  // With a capacity the host knows the number of rows beforehand.
+  EXPECT_NEAR((b.compute - c.compute).v, even.host_routing.v, 1e-12);
 }
 
 TEST(Layer, ContextParallelismSplitsTheTokens) {
@@ -366,19 +479,52 @@ TEST(Precision, Fp8SpeedsTheLayersButNotTheHead) {
   EXPECT_GE(narrow.head.forward.compute, wide.head.forward.compute * 0.99);
 }
 
-TEST(Attention, IsFusedWhereTheGpuHasAKernelAndTheModelNoDropout) {
-  const ModelSpec llama = load_model("llama-3-8b").value(), gpt = load_model("gpt3-175b").value();
+TEST(Precision, QuantisingCostsWhatItsPassesMove) {
+  const ClusterSpec cluster = load_cluster("1x8xB200").value();
+  const auto bytes = [&](Precision precision) {
+    CostOptions options;
+    options.precision = precision;
+    const ModelSpec model = load_model("llama-3-8b").value();
+    const Seconds time = ComputeModel(model, cluster, options).quantise(1e9);
+    const GpuSpec& gpu = cluster.gpu;
+    const Seconds moving = time - gpu.efficiency.launch;
+    return time.v > 0 ? moving.v * gpu.memory_bandwidth.v * gpu.efficiency.memory / 1e9 : 0;
+  };
+  EXPECT_EQ(bytes(Precision::kBf16), 0);
+  EXPECT_NEAR(bytes(Precision::kFp8), 2 + 2 * 1, 1e-6);
+  EXPECT_NEAR(bytes(Precision::kFp8Current), 2 + 2 + 2 * 1, 1e-6);
+  EXPECT_NEAR(bytes(Precision::kMxfp8), 2 + 2 * (1 + 1.0 / 32), 1e-6);
+  EXPECT_NEAR(bytes(Precision::kNvfp4), 2 + 2 + 2 * (0.5 + 1.0 / 16), 1e-6);
+}
+
+TEST(Precision, FasterUnitsNeedDeeperProducts) {
+  const ModelSpec model = load_model("llama-3-8b").value();
+  const ClusterSpec cluster = load_cluster("1x8xH100-80GB-SXM").value();
+  CostOptions fp8;
+  fp8.precision = Precision::kFp8;
+  const ComputeModel narrow(model, cluster, fp8), wide(model, cluster, CostOptions());
+  const auto gain = [&](double depth) {
+    return wide.matmul(16'384, 16'384, depth) / narrow.matmul(16'384, 16'384, depth);
+  };
+  EXPECT_NEAR(gain(1 << 16), 2, 0.02);
+  EXPECT_LT(gain(1024), 1.75);
+  EXPECT_NEAR(narrow.matmul(8192, 8192, 8192, 1, true).v, wide.matmul(8192, 8192, 8192).v, 1e-12)
+      << "a wide product is BF16's";
+}
+
+TEST(Attention, IsFusedWhereTheGpuHasAKernelWithDropoutToo) {
+  const ModelSpec gpt = load_model("gpt3-175b").value();
   const ClusterSpec a100 = load_cluster("1x8xA100-80GB-SXM").value();
   const ClusterSpec v100 = load_cluster("1x8xV100-16GB-SXM").value();
   CostOptions fp16;
   fp16.precision = Precision::kFp16;
-  EXPECT_TRUE(ComputeModel(llama, a100, fp16).fused_attention());
-  EXPECT_FALSE(ComputeModel(gpt, a100, fp16).fused_attention());
-  EXPECT_FALSE(ComputeModel(llama, v100, fp16).fused_attention());
-  fp16.attention = AttentionKernel::kFused;
+  EXPECT_TRUE(gpt.dropout);
   EXPECT_TRUE(ComputeModel(gpt, a100, fp16).fused_attention());
+  EXPECT_FALSE(ComputeModel(gpt, v100, fp16).fused_attention());
+  fp16.attention = AttentionKernel::kFused;
+  EXPECT_TRUE(ComputeModel(gpt, v100, fp16).fused_attention());
   fp16.attention = AttentionKernel::kUnfused;
-  EXPECT_FALSE(ComputeModel(llama, a100, fp16).fused_attention());
+  EXPECT_FALSE(ComputeModel(gpt, a100, fp16).fused_attention());
 }
 
 }  // namespace

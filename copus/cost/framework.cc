@@ -32,19 +32,103 @@ std::vector<std::int64_t> layers_by_cost(const ModelSpec& model, std::int64_t ch
 
 }  // namespace
 
+namespace {
+
+Result<UsualRule> usual_rule_from_json(const Json& json, const std::string& where) {
+  UsualRule rule;
+  FieldReader fields(json, where);
+  rule.text = fields.text("text");
+  rule.first_that_fits = fields.boolean_or("first_that_fits", false);
+  fields.ignore("source");
+  const auto list = [&](std::string_view key, auto&& add) {
+    const Json& entries = fields.child(key);
+    bool right = entries.is_array() && !entries.empty();
+    for (const Json& entry : entries) right = right && add(entry);
+    return right;
+  };
+  rule.zero.clear();
+  rule.grow.clear();
+  const bool stages = list("zero", [&](const Json& entry) {
+    const bool right = entry.is_number_integer() && entry >= 0 && entry <= 3;
+    if (right) rule.zero.push_back(entry.get<int>());
+    return right;
+  });
+  if (!stages) fields.fail(error_in(where, field_error("zero", "want a list of 0 to 3")));
+  const bool grows = list("grow", [&](const Json& entry) {
+    for (const PlanField field : {PlanField::kTp, PlanField::kPp, PlanField::kCp}) {
+      if (entry == name_of(field)) rule.grow.push_back(field);
+    }
+    return entry == "tp" || entry == "pp" || entry == "cp";
+  });
+  if (!grows) fields.fail(error_in(where, field_error("grow", "want a list of tp, pp and cp")));
+  fields.refuse_unknown();
+  COPUS_TRY_VOID(fields.finish());
+  return rule;
+}
+
+Result<std::vector<EngineModel>> models_from_json(const Json& json, const std::string& where) {
+  std::vector<EngineModel> models;
+  if (!json.is_array() && !json.is_null()) {
+    return error_in(where, field_error("models", "got {}; want a list", json.type_name()));
+  }
+  for (const Json& entry : json) {
+    FieldReader fields(entry, where + ": models");
+    EngineModel model;
+    model.model = fields.text("model");
+    model.name = fields.text("name");
+    for (const Json& word : fields.child("precision")) {
+      COPUS_TRY(const Precision precision,
+                parse_precision(word.is_string() ? word.get<std::string>() : word.dump()));
+      model.precision.add(static_cast<int>(precision));
+    }
+    fields.refuse_unknown();
+    COPUS_TRY_VOID(fields.finish());
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+Json models_to_json(const std::vector<EngineModel>& models) {
+  Json list = Json::array();
+  for (const EngineModel& model : models) {
+    Json precisions = Json::array();
+    for (const Precision precision : kPrecisions) {
+      if (model.precision.has(precision)) precisions.push_back(to_string(precision));
+    }
+    list.push_back({{"model", model.model}, {"name", model.name}, {"precision", precisions}});
+  }
+  return list;
+}
+
+Json usual_rule_to_json(const UsualRule& rule) {
+  Json json;
+  json["text"] = rule.text;
+  json["first_that_fits"] = rule.first_that_fits;
+  json["zero"] = rule.zero;
+  for (const PlanField field : rule.grow) json["grow"].push_back(name_of(field));
+  return json;
+}
+
+}  // namespace
+
 std::vector<std::string> framework_names() { return catalog_framework_names(); }
 
 Result<FrameworkProfile> framework_from_json(const Json& json, const std::string& where) {
   FieldReader fields(json, where);
   FrameworkProfile profile;
   profile.name = fields.text_or("name", where);
-  profile.gpt_dropout = fields.boolean_or("gpt_dropout", false);
+  profile.title = fields.text_or("title", profile.name);
   profile.logs_first_rank = fields.boolean_or("logs_first_rank", false);
   const std::string balance = fields.text_or("stage_balance", "even");
   fields.ignore("note");
   fields.ignore("source");
   const Json& options = fields.child("options");
+  const Json& early_gpt = fields.child("early_gpt");
   profile.network = fields.child("network");
+  profile.analogy = fields.text_or("analogy", "");
+  const Json& limits = fields.child("limits");
+  const Json& usual = fields.child("usual_rule");
+  const Json& models = fields.child("models");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());
   if (balance != "even" && balance != "cost") {
@@ -72,22 +156,54 @@ Result<FrameworkProfile> framework_from_json(const Json& json, const std::string
     COPUS_TRY(any, apply_cluster_json(std::move(any), profile.network, where + ": network"));
   }
   if (balance == "cost") profile.stage_balance = StageBalance::kCost;
-  if (options.is_null()) return profile;
-  const Result<CostOptions> read = options_from_json(options, where + ": options");
-  if (!read) return read.error();
-  profile.options = *read;
+  if (!limits.is_null()) {
+    COPUS_TRY(profile.limits, engine_limits_from_json(limits, where + ": limits"));
+    profile.limits->engine = profile.name;
+  }
+  if (!usual.is_null()) {
+    COPUS_TRY(profile.usual, usual_rule_from_json(usual, where + ": usual_rule"));
+  }
+  COPUS_TRY(profile.models, models_from_json(models, where));
+  if (!profile.analogy.empty()) {
+    COPUS_TRY(const std::string text, catalog_framework_text(profile.analogy));
+    COPUS_TRY(const Json nearest, parse_json(text, profile.analogy + ".json"));
+    if (nearest.contains("analogy")) {
+      return error_in(where, field_error("analogy", "got {}; want a framework with runs of its own",
+                                         profile.analogy));
+    }
+    COPUS_TRY(const FrameworkProfile other, framework_from_json(nearest, profile.analogy));
+    profile.options = other.options;
+  }
+  if (!options.is_null()) {
+    COPUS_TRY(profile.options, options_from_json(options, where + ": options", profile.options));
+  }
+  if (!early_gpt.is_null()) {
+    COPUS_TRY(profile.early_gpt,
+              options_from_json(early_gpt, where + ": early_gpt", profile.options));
+  }
   return profile;
 }
 
 Json framework_to_json(const FrameworkProfile& profile) {
   Json json;
   json["name"] = profile.name;
+  json["title"] = profile.title;
   json["stage_balance"] = profile.stage_balance == StageBalance::kCost ? "cost" : "even";
-  json["gpt_dropout"] = profile.gpt_dropout;
   json["logs_first_rank"] = profile.logs_first_rank;
   if (!profile.network.is_null()) json["network"] = profile.network;
+  if (profile.limits) json["limits"] = engine_limits_to_json(*profile.limits);
+  json["usual_rule"] = usual_rule_to_json(profile.usual);
+  if (!profile.models.empty()) json["models"] = models_to_json(profile.models);
+  if (!profile.analogy.empty()) json["analogy"] = profile.analogy;
   json["options"] = options_to_json(profile.options);
   json["options"].erase("precision");
+  if (profile.early_gpt) {
+    // Only what differs, so that a change of the options changes early runs too.
+    const Json early = options_to_json(*profile.early_gpt), now = options_to_json(profile.options);
+    for (const auto& [key, value] : early.items()) {
+      if (key != "precision" && value != now.at(key)) json["early_gpt"][key] = value;
+    }
+  }
   return json;
 }
 
@@ -97,15 +213,19 @@ Result<FrameworkProfile> framework_profile(std::string_view name) {
   COPUS_TRY(const Json json, parse_json(text, where));
   COPUS_TRY(FrameworkProfile profile, framework_from_json(json, where));
   profile.name = name;
+  if (profile.limits) profile.limits->engine = name;
   return profile;
 }
 
 std::vector<std::int64_t> stage_layers(const ModelSpec& model, std::int64_t chunks,
                                        StageBalance balance) {
-  if (chunks <= 1 || chunks > std::min(model.layers, kMaxChunks)) return {};
-  if (balance == StageBalance::kCost) return layers_by_cost(model, chunks);
+  if (chunks <= 1 || chunks > std::min(model.layers + 2, kMaxChunks)) return {};
+  if (balance == StageBalance::kCost && chunks <= model.layers)
+    return layers_by_cost(model, chunks);
   if (model.layers % chunks == 0) return {};
-  return expand(balance_chunks(model.layers, chunks, 0.5, 0.5), chunks);
+  // An engine that counts embedding and head as layers divides all of them evenly.
+  const double ends = (model.layers + 2) % chunks == 0 ? 1 : 0.5;
+  return expand(balance_chunks(model.layers, chunks, ends, ends), chunks);
 }
 
 CostOptions engine_cost_options(bool on_cpus, Precision precision) {

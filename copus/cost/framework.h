@@ -6,6 +6,7 @@
 // because a table states less than a plan.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "copus/base/json.h"
 #include "copus/base/result.h"
 #include "copus/cost/options.h"
+#include "copus/spec/engine_limits.h"
 #include "copus/spec/parallel_plan.h"
 
 namespace copus {
@@ -25,15 +27,42 @@ enum class StageBalance {
           // layers and the vocabulary projection
 };
 
+// How users of a framework choose a layout without a search.
+struct UsualRule {
+  std::string text = "tp in the node, then pp, rest dp";
+  // The ZeRO stages to try, in this order.
+  std::vector<int> zero = {1};
+  // The dimensions of model parallelism that it uses, of tp, pp and cp.
+  std::vector<PlanField> grow = {PlanField::kTp, PlanField::kPp, PlanField::kCp};
+  // They grow only until the model fits. false: users try layouts and keep the fastest.
+  bool first_that_fits = false;
+};
+
+// A model that the framework knows by a name of its own.
+struct EngineModel {
+  std::string model;   // in the catalog
+  std::string name;    // in the framework
+  SmallSet precision;  // in which this name trains
+};
+
 struct FrameworkProfile {
-  std::string name;
+  std::string name;     // as --framework takes it: "megatron"
+  std::string title;    // as its users write it: "Megatron-LM"
   CostOptions options;  // without meaning for `precision`, which the job states
   StageBalance stage_balance = StageBalance::kEven;
-  bool gpt_dropout = false;      // GPT shapes train with dropout if a table does not say
+  // What differs for runs of GPT's shape on GPUs before Hopper: unfused attention, dropout, ZeRO-3
+  // by DeepSpeed. Used only to price tables of such runs, which do not say it. None: nothing did.
+  std::optional<CostOptions> early_gpt;
   bool logs_first_rank = false;  // the framework reports the peak memory of rank 0, not the largest
   // network_* keys of a cluster file for the cluster of the framework's published runs; null:
   // unknown. Used only to price such tables, which do not name their cluster. A plan names its own.
   Json network;
+  std::optional<EngineLimits> limits;  // which plans it runs; none: every plan
+  UsualRule usual;
+  std::vector<EngineModel> models;
+  // The framework whose options it has, except those that it states itself: no run of its own was
+  // compared. Empty: none.
+  std::string analogy;
 };
 
 // Returns the number of layers of each chunk; empty: the same number each.

@@ -35,11 +35,52 @@ TEST(FrameworkProfiles, OfTheCatalogAllLoadAndPrintBack) {
   }
 }
 
-TEST(FrameworkProfiles, MegatronIsTheDefaultAndHasTheOptionsDefaultsButInFp8) {
+TEST(FrameworkProfiles, HaveTheOptionsOfTheFrameworkThatTheyAreAnalogousTo) {
+  int analogies = 0;
+  for (const std::string& name : framework_names()) {
+    const FrameworkProfile profile = framework_profile(name).value();
+    if (profile.analogy.empty()) continue;
+    ++analogies;
+    const FrameworkProfile nearest = framework_profile(profile.analogy).value();
+    EXPECT_TRUE(nearest.analogy.empty()) << name;
+    EXPECT_EQ(options_to_json(profile.options), options_to_json(nearest.options)) << name;
+  }
+  EXPECT_GE(analogies, 2);
+  const Json own = {{"analogy", "fsdp"}, {"options", {{"tp_skew_us", 7}}}};
+  EXPECT_EQ(framework_from_json(own, "mine.json")->options.tp_skew, microseconds(7));
+  EXPECT_EQ(framework_from_json(own, "mine.json")->options.elementwise,
+            framework_profile("fsdp")->options.elementwise);
+}
+
+TEST(FrameworkProfiles, StateLimitsForEveryFrameworkThatUsersPlanFor) {
+  for (const char* name : {"megatron", "nemo", "torchtitan", "fsdp2", "deepspeed"}) {
+    const FrameworkProfile profile = framework_profile(name).value();
+    ASSERT_TRUE(profile.limits.has_value()) << name;
+    EXPECT_EQ(profile.limits->engine, name);
+    EXPECT_FALSE(*profile.limits == EngineLimits{.engine = name}) << name;
+  }
+}
+
+TEST(FrameworkProfiles, MegatronIsTheDefaultAndDiffersFromTheOptionsDefaultsInFive) {
   CostOptions megatron = framework_profile(kDefaultFramework)->options;
-  EXPECT_GT(megatron.tp_overlap_fp8, 0);
-  megatron.tp_overlap_fp8 = CostOptions().tp_overlap_fp8;
+  EXPECT_GT(megatron.tp_overlap_te, 0);
+  megatron.tp_overlap_te = CostOptions().tp_overlap_te;
+  megatron.straggler = CostOptions().straggler;
+  megatron.quantised_gather_bytes = CostOptions().quantised_gather_bytes;
+  megatron.quantised_input_bytes = CostOptions().quantised_input_bytes;
+  EXPECT_EQ(megatron.expert_dispatch, ExpertDispatch::kDeduplicated);
+  megatron.expert_dispatch = CostOptions().expert_dispatch;
   EXPECT_EQ(options_to_json(megatron), options_to_json(CostOptions()));
+}
+
+TEST(FrameworkProfiles, EarlyRunsDifferInWhatTheProfileStates) {
+  const Json json = {{"options", {{"elementwise", 2}}}, {"early_gpt", {{"attention", "unfused"}}}};
+  const FrameworkProfile profile = framework_from_json(json, "mine.json").value();
+  ASSERT_TRUE(profile.early_gpt);
+  EXPECT_EQ(profile.early_gpt->attention, AttentionKernel::kUnfused);
+  EXPECT_EQ(profile.early_gpt->elementwise, 2) << "the rest is as in the options";
+  EXPECT_EQ(framework_to_json(profile)["early_gpt"], Json({{"attention", "unfused"}}));
+  EXPECT_FALSE(framework_from_json({{"options", Json::object()}}, "mine.json")->early_gpt);
 }
 
 TEST(FrameworkProfiles, RefuseWhatTheyDoNotKnow) {
@@ -60,6 +101,11 @@ TEST(FrameworkProfiles, RefuseWhatTheyDoNotKnow) {
   EXPECT_NE(message({{"network", {{"network_efficiency", 3}}}}).find("network_efficiency"),
             std::string::npos);
   EXPECT_EQ(message({{"network", {{"network_latency_us", 40}}}}), "accepted");
+  EXPECT_NE(message({{"limits", {{"zero", {7}}}}}).find("limits: zero"), std::string::npos);
+  EXPECT_NE(message({{"analogy", "megatorn"}}).find("megatron"), std::string::npos);
+  EXPECT_NE(message({{"analogy", "deepspeed"}}).find("runs of its own"), std::string::npos);
+  const Json rule = {{"text", "tp first"}, {"zero", {1}}, {"grow", {"dp"}}};
+  EXPECT_NE(message({{"usual_rule", rule}}).find("grow"), std::string::npos);
   const Result<FrameworkProfile> unknown = framework_profile("megatorn");
   ASSERT_FALSE(unknown.has_value());
   EXPECT_NE(unknown.error().message.find("megatron"), std::string::npos);

@@ -11,6 +11,9 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
   const double replicated =
       t / (s.sp ? tp : 1.0);  // rows of tensors that sequence parallelism splits
   const double mask = model.dropout ? 1 : 0;
+  // An input of a linear layer that nothing else needs.
+  const double input =
+      is_quantised(options.precision) ? std::min(e, options.quantised_input_bytes) : e;
 
   // Attention: the norm's input and output, q, k, v, the core's result, and the residual's dropout
   // mask.
@@ -25,7 +28,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
     v_out = heads * real(a.v_head_dim);
     latent = real(a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim);
   }
-  double attention = replicated * h * (2 * e + mask) + t * (q + kv + v_out + latent) * e;
+  double attention = replicated * h * (e + input + mask) + t * (q + kv + v_out + latent) * e;
   // Unfused attention keeps the softmax, and with dropout its mask and result. Recompute drops them
   // after the forward pass, but during a layer's backward pass all of that layer's are there.
   double scores = 0;
@@ -38,11 +41,12 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
 
   // MLP: the norm's input and output, and the tensors inside and behind the activation function.
   const double factor = model.gated_mlp ? 3 : 2;
-  const double dense_mlp = replicated * h * (2 * e + mask) + t * real(model.ffn) / tp * factor * e;
-  const double routed = t * real(model.moe.experts_per_token);
+  const double dense_mlp =
+      replicated * h * (e + input + mask) + t * real(model.ffn) / tp * ((factor - 1) * e + input);
+  const double routed = expert_rows(model, options, s).computed;
   const double moe_mlp =
-      replicated * h * (2 * e + mask) + t * real(model.moe.experts) * 4 +
-      routed * (2 * h * e + real(model.moe.expert_ffn) / tp * factor * e) +
+      replicated * h * (2 * e + mask) + replicated * real(model.moe.experts) * 4 +
+      routed * (2 * h * e + real(model.moe.expert_ffn) / real(s.etp) * factor * e) +
       t * real(model.moe.shared_experts * model.moe.expert_ffn) / tp * factor * e;
 
   ActivationBytes bytes;
@@ -72,7 +76,7 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
                              RankParams params, double layer_params) noexcept {
   const double weight_bytes = element_bytes(options);
   const double replicas = real(plan.dp * plan.cp);
-  const double expert_replicas = replicas / real(plan.ep);
+  const double expert_replicas = real(plan.expert_dp());
   auto sharded = [&](bool on) {
     return on ? params.dense / replicas + params.expert / expert_replicas : params.total();
   };
@@ -80,7 +84,7 @@ MemoryBreakdown state_memory(const CostOptions& options, const ParallelPlan& pla
   memory.weights = Bytes(weight_bytes * sharded(plan.zero >= 3));
   memory.gradients = Bytes(gradient_bytes(options) * sharded(plan.zero >= 2));
   memory.optimizer = Bytes(optimizer_bytes(options) * sharded(plan.zero >= 1));
-  if (replicas > 1) {
+  if (replicas > 1 || (params.expert > 0 && expert_replicas > 1)) {
     memory.buffers = Bytes(options.extra_state_bytes * sharded(plan.zero >= 2));
   }
   if (plan.zero >= 2) memory.buffers += Bytes(gradient_bytes(options) * layer_params);

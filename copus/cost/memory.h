@@ -31,7 +31,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, const CostOptions& opti
 // Parameters that a pipeline rank holds after tensor and expert parallelism.
 struct RankParams {
   double dense = 0;   // replicated over dp*cp
-  double expert = 0;  // replicated over dp*cp/ep
+  double expert = 0;  // replicated over expert_dp() ranks
 
   constexpr double total() const { return dense + expert; }
 };

@@ -221,6 +221,12 @@ TEST(State, ExpertsAreShardedOverTheReplicasThatHoldThem) {
   plan.zero = 1;
   const MemoryBreakdown m = state_memory(CostOptions(), plan, {1e9, 8e9}, 0);
   EXPECT_DOUBLE_EQ(m.optimizer.v, 12 * (1e9 / 16 + 8e9 / 4));
+  // Experts that tp does not cut have the tp ranks as replicas too.
+  plan.tp = 2;
+  EXPECT_DOUBLE_EQ(state_memory(CostOptions(), plan, {1e9, 8e9}, 0).optimizer.v, m.optimizer.v);
+  plan.etp = 1;
+  EXPECT_DOUBLE_EQ(state_memory(CostOptions(), plan, {1e9, 8e9}, 0).optimizer.v,
+                   12 * (1e9 / 16 + 8e9 / 8));
 }
 
 TEST(State, ReductionBucketsAreThereWhereGradientsAreReduced) {
@@ -242,6 +248,22 @@ TEST(State, StageThreeGathersALayerWhole) {
   EXPECT_GT(large.buffers, small.buffers);
   plan.zero = 0;
   EXPECT_EQ(state_memory(CostOptions(), plan, kDense, 1e8).buffers.v, 0);
+}
+
+TEST(Activations, QuantisedInputsOfLinearLayersAreSmaller) {
+  const ModelSpec model = load_model("llama-3-8b").value();
+  CostOptions options;
+  LayerShape shape;
+  shape.seq_len = 4096;
+  const auto dense = [&](Precision precision, double bytes) {
+    options.precision = precision;
+    options.quantised_input_bytes = bytes;
+    return activation_bytes(model, options, true, shape).dense.v;
+  };
+  EXPECT_EQ(dense(Precision::kFp8, 2), dense(Precision::kBf16, 1));
+  // The outputs of both norms, and the input of the MLP's second product.
+  EXPECT_NEAR(dense(Precision::kFp8, 2) - dense(Precision::kFp8, 1), 4096.0 * (2 * 4096 + 14'336),
+              1);
 }
 
 }  // namespace

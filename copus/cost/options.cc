@@ -28,10 +28,19 @@ const std::vector<NumberOption>& number_options() {
        1},
       {"exposed_bucket", 0, 1, [](CostOptions& o) -> double& { return o.exposed_bucket; }, 1},
       {"tp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap; }, 1},
-      {"tp_overlap_fp8", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap_fp8; }, 1},
+      {"tp_overlap_te", 0, 1, [](CostOptions& o) -> double& { return o.tp_overlap_te; }, 1},
+      {"weight_prefetch", 0, 1, [](CostOptions& o) -> double& { return o.weight_prefetch; }, 1},
+      {"zero3_collectives", 1, 1000, [](CostOptions& o) -> double& { return o.zero3_collectives; },
+       1},
+      {"quantised_gather_bytes", 0.5, 4,
+       [](CostOptions& o) -> double& { return o.quantised_gather_bytes; }, 1},
+      {"quantised_input_bytes", 0.5, 2,
+       [](CostOptions& o) -> double& { return o.quantised_input_bytes; }, 1},
       {"tp_skew_us", 0, 1e6, [](CostOptions& o) -> double& { return o.tp_skew.v; }, 1e-6},
       {"cp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.cp_overlap; }, 1},
       {"ep_overlap", 0, 1, [](CostOptions& o) -> double& { return o.ep_overlap; }, 1},
+      {"expert_imbalance", 1, 100, [](CostOptions& o) -> double& { return o.expert_imbalance; }, 1},
+      {"expert_capacity", 0, 100, [](CostOptions& o) -> double& { return o.expert_capacity; }, 1},
       {"pp_overlap", 0, 1, [](CostOptions& o) -> double& { return o.pp_overlap; }, 1},
       {"host_layer_forward_us", 0, 1e6,
        [](CostOptions& o) -> double& { return o.host_layer_forward.v; }, 1e-6},
@@ -40,6 +49,7 @@ const std::vector<NumberOption>& number_options() {
       {"host_collective_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_collective.v; },
        1e-6},
       {"host_expert_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_expert.v; }, 1e-6},
+      {"host_routing_us", 0, 1e6, [](CostOptions& o) -> double& { return o.host_routing.v; }, 1e-6},
       {"hop_overhead_us", 0, 1e6, [](CostOptions& o) -> double& { return o.hop_overhead.v; }, 1e-6},
       {"pending_layer_us", 0, 1e6, [](CostOptions& o) -> double& { return o.pending_layer.v; },
        1e-6},
@@ -86,6 +96,7 @@ const std::vector<WordOption>& word_options() {
       word_option("grad_overlap", &CostOptions::grad_overlap,
                   {"auto", "none", "last_backward", "replicated"}),
       word_option("stage_cut", &CostOptions::stage_cut, {"layers", "work"}),
+      word_option("expert_dispatch", &CostOptions::expert_dispatch, {"alltoall", "deduplicated"}),
   };
   return options;
 }
@@ -96,7 +107,7 @@ std::string named(std::string_view assumption) { return fmt::format("--assume {}
 }  // namespace
 
 Result<void> check_ring_attention(const CostOptions& options, const GpuSpec& gpu, std::int64_t cp) {
-  if (cp <= 1 || runs_ring_attention(options, gpu)) return {};
+  if (cp <= 1 || runs_fused_attention(options, gpu)) return {};
   if (options.attention == AttentionKernel::kUnfused) {
     return field_error("cp",
                        "got {} with attention=unfused; want 1, or fused attention, which a split "
@@ -150,12 +161,12 @@ Result<CostOptions> apply_assumptions(CostOptions options, std::string_view text
   return options;
 }
 
-Result<CostOptions> options_from_json(const Json& json, const std::string& where) {
+Result<CostOptions> options_from_json(const Json& json, const std::string& where,
+                                      CostOptions options) {
   if (!json.is_object()) {
     return make_error("{}: got {}; want an object, as {{\"grad_bytes\": 4}}", where,
                       json.type_name());
   }
-  CostOptions options;
   for (const auto& [name, value] : json.items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (text.find(',') != std::string::npos) {

@@ -51,10 +51,12 @@ struct StepModel::Finish {
 };
 
 StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-                     std::int64_t global_batch, const CostOptions& options)
+                     std::int64_t global_batch, const CostOptions& options,
+                     const EngineLimits* limits)
     : model_(model),
       cluster_(cluster),
       options_(options),
+      limits_(limits),
       seq_len_(seq_len),
       global_batch_(global_batch),
       compute_(model, cluster, options),
@@ -87,12 +89,16 @@ StepModel::StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::in
   head_whole_ = real(model.norm_params());
 }
 
+LayerShape StepModel::layer_shape(const ParallelPlan& plan) const noexcept {
+  return {plan.tp,          plan.cp,  plan.ep, plan.expert_tp(),
+          plan.micro_batch, seq_len_, plan.sp, plan.recompute};
+}
+
 ShapeCosts StepModel::shape_costs(const ParallelPlan& plan) const noexcept {
-  const LayerShape shape{plan.tp,  plan.cp, plan.ep,       plan.micro_batch,
-                         seq_len_, plan.sp, plan.recompute};
+  const LayerShape shape = layer_shape(plan);
   ShapeCosts costs;
   costs.time = compute_.layer_costs(shape);
-  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(plan.cp), shape);
+  costs.activations = activation_bytes(model_, options_, compute_.fused_attention(), shape);
   costs.message = Bytes(compute_.element_bytes() * real(plan.micro_batch) * real(seq_len_) /
                         real(plan.cp) * real(model_.hidden) / (plan.sp ? real(plan.tp) : 1.0));
   return costs;
@@ -106,7 +112,7 @@ RankParams StepModel::params(const ParallelPlan& plan, const RankPieces& p) cons
   params.dense =
       (p.dense_layers + p.moe_layers) * (attention_split_ / tp + kv_split_ / kv_tp + layer_whole_) +
       p.dense_layers * mlp_split_ / tp + p.moe_layers * (moe_dense_split_ / tp + moe_whole_);
-  params.expert = p.moe_layers * expert_split_ / (tp * real(plan.ep));
+  params.expert = p.moe_layers * expert_split_ / real(plan.expert_tp() * plan.ep);
   if (p.embedding) params.dense += embedding_split_ / tp + embedding_whole_;
   if (p.head)
     params.dense += head_whole_ + (p.embedding && model_.tied_embeddings ? 0 : head_split_ / tp);
@@ -144,7 +150,7 @@ StepModel::RankWork StepModel::work(const ShapeCosts& costs, const RankPieces& p
 }
 
 StageSplit StepModel::balanced(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
-  const Seconds layer = piece_time(model_.is_moe() ? costs.time.moe : costs.time.dense);
+  const Seconds layer = mixed_layer_time(costs);
   return balance_chunks(model_.layers, plan.pp * plan.vp, piece_time(costs.time.embedding) / layer,
                         piece_time(costs.time.head) / layer);
 }
@@ -158,16 +164,36 @@ StageSplit StepModel::unsplit(std::int64_t chunks) const noexcept {
 }
 
 Result<void> StepModel::validate(const ParallelPlan& plan) const {
-  return plan.validate(model_, cluster_, seq_len_, global_batch_, options_.stage_cut);
+  return plan.validate(model_, cluster_, seq_len_, global_batch_, options_.stage_cut, limits_);
 }
 
 LayerShare StepModel::layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,
                                      std::int64_t chunk) const noexcept {
-  const std::int64_t moe_layers = model_.moe_layers();
-  const ModelWork work{piece_time(costs.time.embedding), real(model_.layers - moe_layers),
-                       piece_time(costs.time.dense),     real(moe_layers),
-                       piece_time(costs.time.moe),       piece_time(costs.time.head)};
-  return cut_by_work(work, plan.pp * plan.vp, chunk);
+  // Leading dense layers come first. If others lie among the layers with experts, a cut takes its
+  // share of both kinds.
+  const std::int64_t leading = model_.is_moe() ? model_.moe.first_dense_layers : model_.layers;
+  const ModelWork work{piece_time(costs.time.embedding), real(leading),
+                       piece_time(costs.time.dense),     real(model_.layers - leading),
+                       mixed_layer_time(costs),          piece_time(costs.time.head)};
+  LayerShare share = cut_by_work(work, plan.pp * plan.vp, chunk);
+  const double mixed = share.moe_layers, moe = expert_share();
+  share.dense_layers += mixed * (1 - moe);
+  share.moe_layers = mixed * moe;
+  return share;
+}
+
+// Returns which share of the layers after the leading dense ones has experts.
+double StepModel::expert_share() const noexcept {
+  if (!model_.is_moe()) return 0;
+  return real(model_.moe_layers()) / real(model_.layers - model_.moe.first_dense_layers);
+}
+
+// Returns the mean time of a layer after the leading dense ones.
+Seconds StepModel::mixed_layer_time(const ShapeCosts& costs) const noexcept {
+  const double moe = expert_share();
+  if (moe <= 0) return piece_time(costs.time.dense);
+  if (moe >= 1) return piece_time(costs.time.moe);
+  return piece_time(costs.time.moe) * moe + piece_time(costs.time.dense) * (1 - moe);
 }
 
 bool StepModel::crosses_nodes(const ParallelPlan& plan) const noexcept {
@@ -205,24 +231,34 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
   const RankParams p = params(plan, stage.pieces);
   const std::int64_t replicas = plan.dp * plan.cp;
   const GroupPlace group = place_group(replicas, plan.tp, cluster_.gpus_per_node);
+  const std::int64_t expert_replicas = model_.is_moe() ? plan.expert_dp() : 1;
   const GroupPlace expert_group =
-      place_group(replicas / plan.ep, plan.tp * plan.ep, cluster_.gpus_per_node);
+      place_group(expert_replicas, plan.expert_tp() * plan.ep, cluster_.gpus_per_node);
   // Time to transfer all of the rank's parameters in `parts` collectives.
   auto transfer = [&](Collective op, double bytes_each, double parts = 1) {
     return parts * (collectives_.time(op, group, Bytes(bytes_each * p.dense / parts)) +
                     collectives_.time(op, expert_group, Bytes(bytes_each * p.expert / parts)));
   };
   const bool overlap = overlaps_gradients(options_, plan.zero);
+  // An interleaved rank finishes chunk after chunk with its last pp micro-batches. So it can reduce
+  // the gradients of a chunk while it computes the chunks after it, and it can gather weights of
+  // later chunks while the first pp micro-batches pass the earlier ones.
+  const double passes = plan.schedule == ScheduleKind::kInterleaved && plan.vp > 1
+                            ? 1 + real(plan.pp) * real(plan.vp - 1) / real(plan.vp)
+                            : 1;
   const Seconds backward_window =
-      overlap ? rank.backward_input() + rank.backward_weight() : Seconds(0);
-  const Seconds forward_window = overlap ? rank.forward() : Seconds(0);
+      overlap ? (rank.backward_input() + rank.backward_weight()) * passes : Seconds(0);
+  const Seconds forward_window = overlap ? rank.forward() * passes : Seconds(0);
   const double tail = options_.exposed_bucket;
   const double contention =
       options_.overlap_contention * collectives_.intensity(Collective::kReduceScatter, group);
   const double m = real(plan.micro_batches(global_batch_));
+  const double gathered = is_quantised(options_.precision)
+                              ? std::min(weight_bytes_, options_.quantised_gather_bytes)
+                              : weight_bytes_;
 
   Finish f;
-  if (replicas > 1) {
+  if (replicas > 1 || expert_replicas > 1) {
     if (plan.zero == 0) {
       f.dp = exposed(transfer(Collective::kAllReduce, grad_bytes_), backward_window, slack, tail,
                      contention);
@@ -230,20 +266,23 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
       // Stage 1 reduces once per step. Stage 2 keeps only its shard of the gradients, so it reduces
       // with every micro-batch.
       const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_);
-      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_);
+      const Seconds gather = transfer(Collective::kAllGather, gathered);
       f.dp =
           exposed(scatter, backward_window, slack, tail, contention) * (plan.zero == 2 ? m : 1.0) +
           exposed(gather, forward_window, slack, tail, contention);
     } else {
       // Stage 3 gathers every layer's weights for forward and again for backward, and scatters its
-      // gradients, with one collective per layer. It always gathers weights ahead of their use.
+      // gradients, with one collective per layer or several. If weights are gathered ahead of their
+      // use, computation hides that.
       const double layers = std::max(1.0, stage.pieces.dense_layers + stage.pieces.moe_layers);
-      const Seconds gather = transfer(Collective::kAllGather, weight_bytes_, layers);
-      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, layers);
+      const double parts = layers * options_.zero3_collectives;
+      const Seconds gather = transfer(Collective::kAllGather, gathered, parts);
+      const double waited = std::max(1 / layers, 1 - options_.weight_prefetch);
+      const Seconds scatter = transfer(Collective::kReduceScatter, grad_bytes_, parts);
       const Seconds backward = rank.backward_input() + rank.backward_weight();
       const Seconds left_over = overlap ? max(backward - gather, Seconds(0)) : Seconds(0);
-      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), 1 / layers, contention) +
-                  exposed(gather, backward, Seconds(0), 1 / layers, contention) +
+      f.dp = m * (exposed(gather, rank.forward(), Seconds(0), waited, contention) +
+                  exposed(gather, backward, Seconds(0), waited, contention) +
                   exposed(scatter, left_over, Seconds(0), std::max(tail, 1 / layers), contention));
     }
   }
@@ -251,7 +290,7 @@ StepModel::Finish StepModel::finish(const ParallelPlan& plan, const Stage& stage
   // writes the weight. The rank clears every gradient, also at stages 2 and 3, where the backward
   // pass writes it layer by layer.
   const double shard =
-      plan.zero >= 1 ? p.dense / real(replicas) + p.expert / real(replicas / plan.ep) : p.total();
+      plan.zero >= 1 ? p.dense / real(replicas) + p.expert / real(expert_replicas) : p.total();
   const double touched = shard * (2 * grad_bytes_ + 2 * optimizer_bytes(options_) + weight_bytes_) +
                          p.total() * grad_bytes_;
   f.optimizer = Bytes(touched) / memory_rate_;
@@ -302,17 +341,22 @@ StepModel::RankPieces StepModel::pieces_of_rank(const ParallelPlan& plan, const 
   if (rank == plan.pp - 1) layers += split.last - (chunks > 1 ? split.middle : split.first);
   std::int64_t dense = layers;
   if (model_.is_moe()) {
-    // Leading dense layers sit in the first chunks.
+    // Leading dense layers sit in the first chunks, others anywhere.
     dense = 0;
-    for (std::int64_t c = rank, before = 0; c < chunks; c += plan.pp) {
-      before = c == 0 ? 0 : split.first + (c - 1) * split.middle;
-      if (before >= model_.moe.first_dense_layers) break;
-      dense += std::min(model_.moe.first_dense_layers - before, layers_of_chunk(split, chunks, c));
+    for (std::int64_t c = rank; c < chunks; c += plan.pp) {
+      const std::int64_t before = layers_before_chunk(split, chunks, c);
+      if (model_.moe.layer_step == 1 && before >= model_.moe.first_dense_layers) break;
+      dense += dense_among(before, layers_of_chunk(split, chunks, c));
     }
   }
   p.dense_layers = real(dense);
   p.moe_layers = real(layers - dense);
   return p;
+}
+
+// Returns how many of `count` layers from layer `first` on have the plain MLP.
+std::int64_t StepModel::dense_among(std::int64_t first, std::int64_t count) const noexcept {
+  return count - (model_.moe_layers_before(first + count) - model_.moe_layers_before(first));
 }
 
 StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, const ShapeCosts& costs,
@@ -326,10 +370,7 @@ StepModel::RankPieces StepModel::pieces_of_chunk(const ParallelPlan& plan, const
     std::int64_t before = 0;
     for (std::int64_t c = 0; c < chunk; ++c) before += plan.chunk_layers(c, model_);
     const std::int64_t layers = plan.chunk_layers(chunk, model_);
-    const std::int64_t dense =
-        model_.is_moe()
-            ? std::clamp<std::int64_t>(model_.moe.first_dense_layers - before, 0, layers)
-            : layers;
+    const std::int64_t dense = dense_among(before, layers);
     pieces.dense_layers = real(dense);
     pieces.moe_layers = real(layers - dense);
   }
@@ -363,7 +404,10 @@ MemoryBreakdown StepModel::memory(const ParallelPlan& plan, const ShapeCosts& co
                                   const RankPieces& pieces,
                                   double chunks_in_flight) const noexcept {
   const bool moe = model_.is_moe();
-  const double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
+  double layer = params(plan, {moe ? 0.0 : 1.0, moe ? 1.0 : 0.0, 0, false, false}).total();
+  // An engine that gathers tensor by tensor holds one matrix at a time.
+  if (plan.zero == 3 && options_.zero3_collectives > 1 && !moe)
+    layer = real(model_.hidden) * real(model_.ffn) / real(plan.tp);
   const double largest = std::max(layer, embedding_split_ / real(plan.tp));
   MemoryBreakdown m = state_memory(options_, plan, params(plan, pieces), largest);
   const double held = chunks_in_flight / real(plan.vp);  // whole-rank micro-batches
@@ -453,19 +497,23 @@ StepEstimate StepModel::conclude(const ParallelPlan& plan, const ShapeCosts& cos
   return estimate;
 }
 
-StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
-                                    const StageSplit& split) const noexcept {
-  const std::int64_t m = plan.micro_batches(global_batch_);
-  const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
-  const Seconds hop = hop_time(plan, costs);
-  // The first, a middle and the last rank stand for all: the ends carry embedding and head, the
-  // others are alike.
-  std::array<Stage, 3> stages;
+// The first, a middle and the last rank stand for all: the ends carry embedding and head, the
+// others are alike.
+struct StepModel::Looks {
+  std::array<RankPieces, 3> pieces;
+  std::array<std::int64_t, 3> rank{};
   std::size_t count = 0;
-  auto add_stage = [&](const RankPieces& p, std::int64_t rank) {
-    stages[count++] = {p, work(costs, p), rank, Seconds()};
-  };
-  add_stage(pieces_of_rank(plan, costs, split, 0), 0);
+
+  void add(const RankPieces& p, std::int64_t at) {
+    pieces[count] = p;
+    rank[count++] = at;
+  }
+};
+
+StepModel::Looks StepModel::looked_at(const ParallelPlan& plan, const ShapeCosts& costs,
+                                      const StageSplit& split) const noexcept {
+  Looks looks;
+  looks.add(pieces_of_rank(plan, costs, split, 0), 0);
   if (plan.pp > 2) {
     // The leading dense layers of an MoE make its first ranks fast. The first rank after them
     // stands for the middle.
@@ -475,11 +523,53 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
     }
     rank = std::min(rank, plan.pp - 2);
     RankPieces middle = pieces_of_rank(plan, costs, split, rank);
+    // With dense layers among the others, neighbouring ranks may hold different numbers of experts.
+    // The rank with more stands for the middle.
+    if (model_.is_moe() && model_.moe.layer_step > 1 && rank < plan.pp - 2) {
+      const RankPieces next = pieces_of_rank(plan, costs, split, rank + 1);
+      if (next.moe_layers > middle.moe_layers) {
+        middle = next;
+        ++rank;
+      }
+    }
     while (split.by_work && model_.is_moe() && middle.dense_layers > 0 && rank < plan.pp - 2)
       middle = pieces_of_rank(plan, costs, split, ++rank);
-    add_stage(middle, rank);
+    looks.add(middle, rank);
   }
-  if (plan.pp > 1) add_stage(pieces_of_rank(plan, costs, split, plan.pp - 1), plan.pp - 1);
+  if (plan.pp > 1) looks.add(pieces_of_rank(plan, costs, split, plan.pp - 1), plan.pp - 1);
+  return looks;
+}
+
+Bytes StepModel::closed_form_memory(const ParallelPlan& plan, const ShapeCosts& costs,
+                                    const StageSplit& split) const noexcept {
+  const PipelineShape shape{plan.schedule, plan.pp, plan.vp, plan.micro_batches(global_batch_)};
+  const Looks looks = looked_at(plan, costs, split);
+  Bytes most;
+  for (std::size_t i = 0; i < looks.count; ++i) {
+    const double held = real(in_flight(shape, looks.rank[i]));
+    most = max(most, memory(plan, costs, looks.pieces[i], held).total());
+  }
+  return most;
+}
+
+Seconds StepModel::least_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept {
+  const double moe_layers = real(model_.moe_layers());
+  const Seconds work = piece_time(costs.time.embedding) + piece_time(costs.time.head) +
+                       (real(model_.layers) - moe_layers) * piece_time(costs.time.dense) +
+                       moe_layers * piece_time(costs.time.moe);
+  return work * (real(global_batch_) / real(plan.micro_batch * plan.dp * plan.pp));
+}
+
+StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
+                                    const StageSplit& split) const noexcept {
+  const std::int64_t m = plan.micro_batches(global_batch_);
+  const PipelineShape shape{plan.schedule, plan.pp, plan.vp, m};
+  const Seconds hop = hop_time(plan, costs);
+  std::array<Stage, 3> stages;
+  const Looks looks = looked_at(plan, costs, split);
+  const std::size_t count = looks.count;
+  for (std::size_t i = 0; i < count; ++i)
+    stages[i] = {looks.pieces[i], work(costs, looks.pieces[i]), looks.rank[i], Seconds()};
 
   auto chunk_times = [](const RankWork& w) {
     return ChunkTimes{w.forward(), w.backward_input(), w.backward_weight()};
@@ -494,12 +584,12 @@ StepEstimate StepModel::closed_form(const ParallelPlan& plan, const ShapeCosts& 
                         chunk_times(stages[count - 1].work), hop, middle_mean};
   const Seconds pipeline = pipeline_time(shape, times);
 
-  const std::span<Stage> looked_at(stages.data(), count);
-  const Stage& slowest = slowest_of(looked_at);
+  const std::span<Stage> considered(stages.data(), count);
+  const Stage& slowest = slowest_of(considered);
   const Seconds drain =
       (slowest.work.backward_input() + slowest.work.backward_weight()) / real(plan.vp) + hop;
-  for (Stage& stage : looked_at) stage.slack = drain * real(stage.rank);
-  return conclude(plan, costs, looked_at, slowest, pipeline);
+  for (Stage& stage : considered) stage.slack = drain * real(stage.rank);
+  return conclude(plan, costs, considered, slowest, pipeline);
 }
 
 StepTimeline StepModel::play(const ParallelPlan& plan, std::int64_t max_micro_batches) const {

@@ -30,8 +30,8 @@ struct StepEstimate {
   Bytes first_memory;            // of pipeline rank 0, which many logs show
 };
 
-// Costs that depend only on tp, cp, ep, micro_batch, sp and recompute. The search computes them
-// once for all plans that share these.
+// Costs that depend only on tp, cp, ep, etp, micro_batch, sp and recompute. The search computes
+// them once for all plans that share these.
 struct ShapeCosts {
   LayerCosts time;
   ActivationBytes activations;
@@ -48,9 +48,12 @@ struct StepTimeline {
 class StepModel {
  public:
   // REQUIRES: the specs are valid and the GPU has the precision (check_precision).
+  // `limits`: of the framework that the plans are for; null: none.
   StepModel(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-            std::int64_t global_batch, const CostOptions& options);
+            std::int64_t global_batch, const CostOptions& options,
+            const EngineLimits* limits = nullptr);
 
+  LayerShape layer_shape(const ParallelPlan& plan) const noexcept;
   ShapeCosts shape_costs(const ParallelPlan& plan) const noexcept;
 
   // Returns the split over pp*vp chunks that balances the pipeline under these costs.
@@ -67,6 +70,15 @@ class StepModel {
   // replaces.
   StepEstimate closed_form(const ParallelPlan& plan, const ShapeCosts& costs,
                            const StageSplit& split) const noexcept;
+
+  // Returns closed_form().memory.total(), in far less time.
+  Bytes closed_form_memory(const ParallelPlan& plan, const ShapeCosts& costs,
+                           const StageSplit& split) const noexcept;
+
+  // Returns a lower bound of closed_form().time for all plans that share `costs`, whatever their
+  // pp, dp, vp, split and zero: all work of a step, divided evenly over the ranks. REQUIRES: the
+  // schedule is 1F1B or interleaved.
+  Seconds least_time(const ParallelPlan& plan, const ShapeCosts& costs) const noexcept;
 
   // A timeline of more actions is not played to its end. The steady state repeats, so predict()
   // extends it by the difference of two shorter timelines.
@@ -92,6 +104,7 @@ class StepModel {
   const ModelSpec& model() const { return model_; }
   const ClusterSpec& cluster() const { return cluster_; }
   const CostOptions& options() const { return options_; }
+  const EngineLimits* limits() const { return limits_; }
   const CollectiveModel& collectives() const { return collectives_; }
   std::int64_t seq_len() const { return seq_len_; }
   std::int64_t global_batch() const { return global_batch_; }
@@ -122,6 +135,12 @@ class StepModel {
                             const StageSplit& split, std::int64_t rank) const noexcept;
   LayerShare layers_by_work(const ParallelPlan& plan, const ShapeCosts& costs,
                             std::int64_t chunk) const noexcept;
+  double expert_share() const noexcept;
+  Seconds mixed_layer_time(const ShapeCosts& costs) const noexcept;
+  std::int64_t dense_among(std::int64_t first, std::int64_t count) const noexcept;
+  struct Looks;  // the pipeline ranks that stand for all in the closed form
+  Looks looked_at(const ParallelPlan& plan, const ShapeCosts& costs,
+                  const StageSplit& split) const noexcept;
   static const Stage& slowest_of(std::span<const Stage> stages) noexcept;
   struct Finish;  // the times that follow the pipeline on one rank
   Finish finish(const ParallelPlan& plan, const Stage& stage) const noexcept;
@@ -144,6 +163,7 @@ class StepModel {
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
   CostOptions options_;
+  const EngineLimits* limits_;
   std::int64_t seq_len_, global_batch_;
   ComputeModel compute_;
   CollectiveModel collectives_;

@@ -230,6 +230,71 @@ TEST(Step, ClosedFormSeesTheRankThatNeedsMostMemory) {
   }
 }
 
+// What a search uses to leave plans out agrees with the closed form.
+TEST(Step, ShortcutsOfTheSearchAgreeWithTheClosedForm) {
+  std::mt19937 random(7);
+  int compared = 0;
+  for (int i = 0; i < 800; ++i) {
+    const Draw draw = draw_uniform(random);
+    const StepModel step(draw.model, draw.cluster, 2048, draw.global_batch, draw.options);
+    const ShapeCosts costs = step.shape_costs(draw.plan);
+    for (const StageSplit& split :
+         {split_of(draw.plan, draw.model), step.balanced(draw.plan, costs)}) {
+      const StepEstimate estimate = step.closed_form(draw.plan, costs, split);
+      EXPECT_EQ(step.closed_form_memory(draw.plan, costs, split), estimate.memory.total());
+      if (draw.plan.schedule == ScheduleKind::k1F1B ||
+          draw.plan.schedule == ScheduleKind::kInterleaved) {
+        EXPECT_LE(step.least_time(draw.plan, costs), estimate.time) << short_name(draw.plan);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+// Adds up what all ranks hold. A part that n ranks hold counts once.
+TEST(Step, TheParametersOfAllRanksAreThoseOfTheModel) {
+  struct Case {
+    const char* model;
+    const char* cluster;
+    const char* plan;
+  };
+  for (const Case& c :
+       {Case{"deepseek-v3", "128x8xH100-80GB-SXM", "dp32.tp2.pp16.mb1.ep64.etp1.sp.split4x15-1"},
+        Case{"deepseek-v3", "128x8xH100-80GB-SXM", "dp32.tp2.pp16.mb1.ep16.sp.split4x15-1"},
+        Case{"deepseek-v3", "256x8xH100-80GB-SXM", "dp2048.tp1.pp1.mb1.ep256"},
+        Case{"mixtral-8x7b", "4x8xH100-80GB-SXM", "dp2.tp4.pp4.mb1.ep4.etp2.sp"},
+        Case{"qwen3-235b-a22b", "8x8xH100-80GB-SXM", "dp32.tp2.pp1.mb1.ep64.etp1.sp"},
+        Case{"llama-4-maverick", "64x8xH100-80GB-SXM", "dp128.tp4.pp1.mb1.ep128.sp"},
+        Case{"llama-4-maverick", "16x8xGB200", "dp64.tp1.pp2.mb1.ep64.vp12"}}) {
+    const ModelSpec model = load_model(c.model).value();
+    const ClusterSpec cluster = cluster_named(c.cluster);
+    const ParallelPlan plan = plan_of(c.plan);
+    const StepModel step(model, cluster, 4096, 8192, CostOptions());
+    ASSERT_TRUE(step.validate(plan)) << step.validate(plan).error().message;
+    const ShapeCosts costs = step.shape_costs(plan);
+    double sum = 0, layers = 0;
+    for (std::int64_t rank = 0; rank < plan.pp; ++rank) {
+      const StepModel::RankPieces pieces = step.pieces_of_rank(plan, costs, rank);
+      const RankParams params = step.params(plan, pieces);
+      sum += params.dense * static_cast<double>(plan.tp) +
+             params.expert * static_cast<double>(plan.ep * plan.expert_tp());
+      layers += pieces.dense_layers + pieces.moe_layers;
+    }
+    EXPECT_EQ(layers, static_cast<double>(model.layers));
+    // Every tensor-parallel rank holds norms, routers and projections into the latent whole.
+    const auto whole = static_cast<double>(
+        2 * model.layers * model.norm_params() + model.norm_params() +
+        model.moe_layers() * model.router_params() +
+        (model.mla.enabled
+             ? model.layers * model.hidden *
+                   (model.mla.q_lora_rank + model.mla.kv_lora_rank + model.mla.qk_rope_head_dim)
+             : 0));
+    const auto total = static_cast<double>(model.total_params());
+    EXPECT_NEAR(sum - static_cast<double>(plan.tp - 1) * whole, total, 1e-9 * total) << c.plan;
+  }
+}
+
 TEST(Step, BreakdownAddsUpToTheTimeAndNoPartIsNegative) {
   std::mt19937 random(7);
   auto check = [](const StepEstimate& e, const std::string& name) {
@@ -330,6 +395,25 @@ TEST(Step, MemoryFallsWithEveryShard) {
   EXPECT_GT(memory("tp=8,dp=8,micro_batch=2"), memory("tp=8,dp=8"));
 }
 
+// FSDP that gathers weights for every micro-batch of a pipeline (zero=3) against once a step
+// (zero=1).
+TEST(Step, ShardedWeightsInAPipelineTakeLessMemoryAndTrafficWithEveryMicroBatch) {
+  const ModelSpec model = uniform_model(16, false);
+  const ClusterSpec cluster = cluster_named("2x8xH100-80GB-SXM");
+  const auto estimate = [&](const char* text, std::int64_t batch) {
+    return StepModel(model, cluster, 4096, batch, CostOptions()).predict(plan_of(text));
+  };
+  const StepEstimate once = estimate("pp=2,dp=8,zero=1", 64);
+  const StepEstimate each = estimate("pp=2,dp=8,zero=3", 64);
+  EXPECT_LT(each.memory.weights, once.memory.weights);
+  EXPECT_LT(each.memory.gradients, once.memory.gradients);
+  EXPECT_LT(each.memory.total(), once.memory.total());
+  EXPECT_GT(each.breakdown.dp, once.breakdown.dp);
+  // Twice the micro-batches: twice the gathers, but still one reduction a step with zero=1.
+  EXPECT_NEAR(estimate("pp=2,dp=8,zero=3", 128).breakdown.dp / each.breakdown.dp, 2, 0.01);
+  EXPECT_NEAR(estimate("pp=2,dp=8,zero=1", 128).breakdown.dp / once.breakdown.dp, 1, 0.05);
+}
+
 TEST(Step, InterleavingShrinksTheBubbleAndHoldsMore) {
   const ModelSpec model = load_model("llama-3-70b").value();
   const ClusterSpec cluster = cluster_named("4x8xH100-80GB-SXM");
@@ -338,6 +422,54 @@ TEST(Step, InterleavingShrinksTheBubbleAndHoldsMore) {
   const StepEstimate interleaved = step.predict(plan_of("tp=4,sp=1,pp=8,vp=5"));
   EXPECT_LT(interleaved.breakdown.pipeline, plain.breakdown.pipeline * 0.5);
   EXPECT_GT(interleaved.memory.activations, plain.memory.activations);
+}
+
+TEST(Step, AnInterleavedRankReducesEachChunkUnderTheNext) {
+  const ModelSpec model = uniform_model(32, false);
+  const ClusterSpec cluster = cluster_named("32x8xH100-80GB-SXM");
+  CostOptions options;
+  options.overlap_contention = 0;
+  const auto exposed = [&](const std::string& plan) {
+    const StepModel step(model, cluster, 4096, 64, options);  // as many micro-batches as stages
+    return step.predict(plan_of(plan)).breakdown.dp;
+  };
+  const Seconds plain = exposed("dp=8,tp=4,pp=8,zero=1,sp=1");
+  const Seconds interleaved = exposed("dp=8,tp=4,pp=8,vp=4,zero=1,sp=1");
+  EXPECT_LT(interleaved, plain * 0.5);
+  // The last bucket is always exposed.
+  EXPECT_GT(interleaved, plain * 0.02);
+}
+
+TEST(Step, WeightsThatAreNotGatheredAheadAreWaitedFor) {
+  const ModelSpec model = uniform_model(32, false);
+  const ClusterSpec cluster = cluster_named("48x8xA100-80GB-SXM");
+  const auto dp_time = [&](double prefetch, double gathers) {
+    CostOptions options;
+    options.weight_prefetch = prefetch;
+    options.zero3_collectives = gathers;
+    options.grad_overlap = GradOverlap::kNone;
+    const StepModel step(model, cluster, 2048, 384, options);
+    return step.predict(plan_of("dp=384,zero=3,recompute=full")).breakdown.dp;
+  };
+  const Seconds ahead = dp_time(1, 1), waited = dp_time(0, 1), each = dp_time(0, 12);
+  EXPECT_GT(waited, ahead * 1.5);
+  // Eleven more collectives for each of three passes over 32 layers, each with a ring's latency.
+  const Seconds latency = cluster.network.latency * 383.0 + cluster.network.base_latency +
+                          cluster.gpu.link_base_latency;
+  EXPECT_NEAR((each - waited).v, (latency * (11.0 * 3 * 32)).v, 0.01 * each.v);
+}
+
+TEST(Step, GatheringTensorByTensorNeedsSmallerBuffers) {
+  const ModelSpec model = uniform_model(32, false);
+  const ClusterSpec cluster = cluster_named("8x8xA100-80GB-SXM");
+  const auto buffers = [&](double collectives) {
+    CostOptions options;
+    options.zero3_collectives = collectives;
+    const StepModel step(model, cluster, 2048, 64, options);
+    return step.predict(plan_of("dp=64,zero=3,recompute=full")).memory.buffers;
+  };
+  const double matrix = real(model.hidden) * real(model.ffn);
+  EXPECT_NEAR(buffers(12) / buffers(1), matrix / real(model.layer_params(0)), 1e-9);
 }
 
 TEST(Step, AStepGrowsWithTheBatchAndTheSequence) {

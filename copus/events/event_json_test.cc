@@ -203,14 +203,14 @@ std::vector<Event> one_of_each() {
 TEST(EventJson, TheFormatOfEachKindStaysAsItIs) {
   EXPECT_EQ(text_of(a_start()),
             R"({"event":"start","t":0.5,"model":"tiny","parameters":1002624,)"
-            R"("plan":{"tp":1,"cp":1,"pp":2,"vp":1,"dp":2,"ep":1,"micro_batch":4,"zero":0,)"
+            R"("plan":{"tp":1,"cp":1,"pp":2,"vp":1,"dp":2,"ep":1,"etp":1,"micro_batch":4,"zero":0,)"
             R"("recompute":"none","sp":false,"schedule":"1f1b"},"ranks":4,"device":"cpu",)"
             R"("precision":"fp32","seq_len":64,"global_batch":8,"data_tokens":8388608,)"
             R"("peak_flops":250000000000.0,"adapt":"full","cluster":null})");
   EXPECT_EQ(text_of(a_restart()),
             R"({"event":"restart","t":0.5,"step":20,"samples":160,)"
             R"("from":"run/checkpoints/step-20",)"
-            R"("plan":{"tp":1,"cp":1,"pp":1,"vp":1,"dp":4,"ep":1,"micro_batch":2,"zero":1,)"
+            R"("plan":{"tp":1,"cp":1,"pp":1,"vp":1,"dp":4,"ep":1,"etp":1,"micro_batch":2,"zero":1,)"
             R"("recompute":"none","sp":false,"schedule":"1f1b"},"global_batch":8,"ranks":4,)"
             R"("why":"--resume","skipped":"run/checkpoints/step-30: torn",)"
             R"("options":{"lr":{"from":"0.001","to":"0.0003"},"steps":{"from":"20","to":"40"},)"

@@ -15,7 +15,7 @@ using Accept = std::function<bool(const ParallelPlan&)>;
 
 // The space with every key pinned that defines the layout of `plan`.
 PartialPlan pin_layout(PartialPlan space, const ParallelPlan& plan) {
-  space.pin({kTp, kCp, kPp, kDp, kEp}, plan);
+  space.pin({kTp, kCp, kPp, kDp, kEp, kEtp}, plan);
   return space;
 }
 

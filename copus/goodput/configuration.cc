@@ -17,7 +17,8 @@ int sharding(const ParallelPlan& plan) { return plan.dp * plan.cp > 1 ? plan.zer
 
 bool same_placement(const ParallelPlan& a, const ParallelPlan& b) {
   return a.tp == b.tp && a.cp == b.cp && a.pp == b.pp && a.vp == b.vp && a.dp == b.dp &&
-         a.ep == b.ep && sharding(a) == sharding(b) && same_value(PlanField::kStageLayers, a, b);
+         a.ep == b.ep && a.expert_tp() == b.expert_tp() && sharding(a) == sharding(b) &&
+         same_value(PlanField::kStageLayers, a, b);
 }
 
 std::string to_text(const Configuration& at) {

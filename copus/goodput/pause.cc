@@ -77,9 +77,11 @@ Seconds predict_pause(const ModelSpec& model, const ClusterSpec& cluster, const 
   const double dense = static_cast<double>(model.total_params()) - experts;
   const double slice = slice_held(a.tp, b.tp);
   // With sharded optimizer state, a GPU holds only a part of the state of its weights.
-  const auto owned = [](const ParallelPlan& plan, std::int64_t ep) {
-    return plan.zero >= 1 ? share(ep, plan.dp * plan.cp) : 1.0;
+  const auto owned = [](const ParallelPlan& plan, std::int64_t replicas) {
+    return plan.zero >= 1 ? share(1, replicas) : 1.0;
   };
+  const auto expert_cuts = [](const ParallelPlan& plan) { return plan.ep * plan.expert_tp(); };
+  const std::int64_t from_dp = a.dp * a.cp, to_dp = b.dp * b.cp;
   Bytes received, kept;  // of the rank that receives most
   for (const Layers& stage : stages(a, b, model)) {
     const double held = stage.kept > 0 ? share(stage.here, stage.kept) * slice : 1;
@@ -89,10 +91,15 @@ Seconds predict_pause(const ModelSpec& model, const ClusterSpec& cluster, const 
                                       state.optimizer * own * (1 - held_share * own_before)));
       keeps += Bytes(parameters * (state.value + state.optimizer * own));
     };
-    const double part = share(stage.kept, model.layers) / static_cast<double>(b.tp);
-    add(dense * part, held, owned(b, 1), owned(a, 1));
-    add(experts * part / static_cast<double>(b.ep), held * std::min(1.0, share(b.ep, a.ep)),
-        owned(b, b.ep), owned(a, a.ep));
+    const double layers = share(stage.kept, model.layers);
+    add(dense * layers / static_cast<double>(b.tp), held, owned(b, to_dp), owned(a, from_dp));
+    if (experts > 0) {
+      const double expert_held = share(stage.here, std::max<std::int64_t>(1, stage.kept)) *
+                                 slice_held(a.expert_tp(), b.expert_tp()) *
+                                 std::min(1.0, share(b.ep, a.ep));
+      add(experts * layers / static_cast<double>(expert_cuts(b)), stage.kept > 0 ? expert_held : 1,
+          owned(b, b.expert_dp()), owned(a, a.expert_dp()));
+    }
     if (receives >= received) {
       received = receives;
       kept = keeps;

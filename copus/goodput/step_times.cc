@@ -71,8 +71,8 @@ Linear log_step(const Candidate& at, const Factors& theta) {
 }
 
 bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
-  return std::tie(a.tp, a.cp, a.pp, a.dp, a.ep, a.vp, a.zero, a.sp) ==
-         std::tie(b.tp, b.cp, b.pp, b.dp, b.ep, b.vp, b.zero, b.sp);
+  return std::tie(a.tp, a.cp, a.pp, a.dp, a.ep, a.etp, a.vp, a.zero, a.sp) ==
+         std::tie(b.tp, b.cp, b.pp, b.dp, b.ep, b.etp, b.vp, b.zero, b.sp);
 }
 
 }  // namespace

@@ -6,10 +6,7 @@
 #include <cmath>
 
 namespace copus {
-namespace {
 
-// Returns the plan in Megatron-LM's layout language: E is the embedding, t a decoder layer, L the
-// loss; | separates stages.
 std::string pipeline_layout(const ParallelPlan& plan) {
   std::string layout;
   for (std::size_t i = 0; i < plan.stage_layers.size(); ++i) {
@@ -21,7 +18,72 @@ std::string pipeline_layout(const ParallelPlan& plan) {
   return layout;
 }
 
-void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
+std::string cp_comm_type(const ModelSpec& model, const ParallelPlan& plan, std::int64_t seq_len) {
+  const bool windowed = model.sliding_window > 0 && model.sliding_window < seq_len;
+  if (plan.cp == 1 || !windowed) return "";
+  return model.kv_heads % (plan.tp * plan.cp) == 0 ? "a2a" : "all_gather";
+}
+
+namespace {
+
+// Whether a split is what Megatron-LM makes if it counts the embedding or the loss as a layer: all
+// chunks have the same number of layers, except that one or both ends have one less.
+struct CountedEnds {
+  bool embedding = false, loss = false;
+};
+CountedEnds counted_ends(const ParallelPlan& plan) {
+  const std::vector<std::int64_t>& layers = plan.stage_layers;
+  if (layers.size() < 2) return {};
+  const std::int64_t middle =
+      layers.size() > 2 ? layers[1] : std::max(layers.front(), layers.back());
+  const auto inner_is_even = std::all_of(layers.begin() + 1, layers.end() - 1,
+                                         [&](std::int64_t n) { return n == middle; });
+  const auto may_be = [&](std::int64_t end) { return end == middle || end == middle - 1; };
+  if (!inner_is_even || !may_be(layers.front()) || !may_be(layers.back())) return {};
+  return {layers.front() == middle - 1, layers.back() == middle - 1};
+}
+
+// Returns which layers have experts, as a list expression of Python: 1 stands for experts.
+std::string layer_pattern(const ModelSpec& m) {
+  const auto term = [](bool moe, std::int64_t count) {
+    return fmt::format("[{}]*{}", moe ? 1 : 0, count);
+  };
+  const auto pattern_of = [&](std::int64_t layers) {
+    std::string terms;
+    for (std::int64_t first = 0; first < layers;) {
+      std::int64_t end = first;
+      while (end < layers && m.layer_is_moe(end) == m.layer_is_moe(first)) ++end;
+      if (first > 0) terms += '+';
+      terms += term(m.layer_is_moe(first), end - first);
+      first = end;
+    }
+    return fmt::format("({})", terms);
+  };
+  const std::int64_t step = m.moe.layer_step;
+  const bool periodic = step > 1 && m.moe.first_dense_layers == 0 && m.layers % step == 0;
+  return periodic ? fmt::format("{}*{}", pattern_of(step), m.layers / step) : pattern_of(m.layers);
+}
+
+// Adds how tokens reach their experts, and the products there.
+void add_expert_dispatch(const CostOptions& options, std::vector<std::string>& args) {
+  if (sends_tokens_once(options)) {
+    args.push_back("--moe-token-dispatcher-type flex");
+    args.push_back("--moe-flex-dispatcher-backend deepep");
+    args.push_back("--moe-router-dtype fp32");  // the backend takes no other weights of experts
+  } else {
+    args.push_back("--moe-token-dispatcher-type alltoall");
+  }
+  if (options.expert_capacity > 0) {
+    args.push_back(fmt::format("--moe-expert-capacity-factor {}", options.expert_capacity));
+    args.push_back("--moe-pad-expert-input-to-capacity");
+  }
+  // The cost model prices one grouped product for all experts. Megatron-LM has it only with --bf16,
+  // which FP8 uses too.
+  if (options.precision == Precision::kBf16 || is_quantised(options.precision))
+    args.push_back("--moe-grouped-gemm");
+}
+
+void add_model(const ModelSpec& m, std::int64_t seq_len, const CostOptions& options,
                std::vector<std::string>& args) {
   args.push_back(fmt::format("--num-layers {}", m.layers));
   args.push_back(fmt::format("--hidden-size {}", m.hidden));
@@ -77,12 +139,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
     args.push_back(fmt::format("--num-experts {}", m.moe.experts));
     args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
     args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
-    // The cost model prices an all-to-all dispatch and one grouped product for all experts.
-    // Megatron-LM has the grouped product only with --bf16, which FP8 uses too.
-    args.push_back("--moe-token-dispatcher-type alltoall");
-    if (precision == Precision::kBf16 || precision == Precision::kFp8) {
-      args.push_back("--moe-grouped-gemm");
-    }
+    add_expert_dispatch(options, args);
     if (m.moe.router_correction_bias) {
       args.push_back("--moe-router-score-function sigmoid");
       args.push_back("--moe-router-enable-expert-bias");
@@ -97,16 +154,20 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, Precision precision,
       args.push_back(fmt::format("--moe-shared-expert-intermediate-size {}",
                                  m.moe.shared_experts * m.moe.expert_ffn));
     }
-    if (m.moe.first_dense_layers > 0) {
-      args.push_back(fmt::format("--moe-layer-freq ([0]*{}+[1]*{})", m.moe.first_dense_layers,
-                                 m.moe_layers()));
-    }
+    if (m.moe_layers() < m.layers)
+      args.push_back(fmt::format("--moe-layer-freq {}", layer_pattern(m)));
   }
 }
 
 // Refuses a model that Megatron-LM's flags cannot describe, because they would describe another
 // model.
 Result<void> check_model(const ModelSpec& m, std::int64_t seq_len) {
+  if (m.family == "llama4_text") {
+    return field_error(
+        "model_type",
+        "got llama4_text; its layers without rotary positions and its way to weigh "
+        "experts are not part of a plan's model, so the flags would describe another");
+  }
   if (m.full_layers > 0 && m.sliding_window < seq_len) {
     return field_error("max_window_layers",
                        "got {} of {} layers without a window; Megatron-LM windows all layers",
@@ -162,21 +223,26 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
         "ep", "got {} in fp16; Megatron-LM trains experts in parallel in bf16 or fp32", plan.ep);
   }
   std::vector<std::string> args;
-  add_model(model, seq_len, options.precision, args);
+  add_model(model, seq_len, options, args);
   args.push_back(fmt::format("--seq-length {}", seq_len));
   args.push_back(fmt::format("--tensor-model-parallel-size {}", plan.tp));
   args.push_back(fmt::format("--pipeline-model-parallel-size {}", plan.pp));
-  if (!plan.stage_layers.empty()) {
+  const CountedEnds ends = counted_ends(plan);
+  if (ends.embedding) args.push_back("--account-for-embedding-in-pipeline-split");
+  if (ends.loss) args.push_back("--account-for-loss-in-pipeline-split");
+  const bool even = plan.stage_layers.empty() || ends.embedding || ends.loss;
+  if (!even) {
     args.push_back(fmt::format("--pipeline-model-parallel-layout {}", pipeline_layout(plan)));
   } else if (plan.vp > 1) {
     args.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", plan.vp));
   }
   if (plan.cp > 1) args.push_back(fmt::format("--context-parallel-size {}", plan.cp));
+  if (const std::string type = cp_comm_type(model, plan, seq_len); !type.empty())
+    args.push_back("--cp-comm-type " + type);
   if (plan.ep > 1) args.push_back(fmt::format("--expert-model-parallel-size {}", plan.ep));
-  // Experts are cut by tp like the dense layers. That is Megatron-LM's default; the flag states it
-  // because many launch scripts change it.
-  if (model.is_moe() && plan.tp > 1)
-    args.push_back(fmt::format("--expert-tensor-parallel-size {}", plan.tp));
+  // Stated also where it is Megatron-LM's default (tp), because many launch scripts change it.
+  if (model.is_moe() && (plan.tp > 1 || plan.expert_tp() > 1))
+    args.push_back(fmt::format("--expert-tensor-parallel-size {}", plan.expert_tp()));
   if (plan.sp) args.push_back("--sequence-parallel");
   args.push_back(fmt::format("--micro-batch-size {}", plan.micro_batch));
   args.push_back(fmt::format("--global-batch-size {}", global_batch));
@@ -208,6 +274,21 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
       args.push_back("--bf16");
       args.push_back("--fp8-format hybrid");
       break;
+    case Precision::kFp8Current:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format hybrid");
+      args.push_back("--fp8-recipe tensorwise");
+      break;
+    case Precision::kMxfp8:
+      args.push_back("--bf16");
+      args.push_back("--fp8-format e4m3");
+      args.push_back("--fp8-recipe mxfp8");
+      break;
+    case Precision::kNvfp4:
+      args.push_back("--bf16");
+      args.push_back("--fp4-format e2m1");
+      args.push_back("--fp4-recipe nvfp4");
+      break;
     case Precision::kFp32:
       break;
   }
@@ -225,10 +306,11 @@ std::vector<std::string> argument_words(const std::vector<std::string>& args) {
 }
 
 std::string shell_line(const std::string& arg) {
+  // The value is what follows the flag, or the whole entry: key=value.
   const std::size_t space = arg.find(' ');
-  if (space == std::string::npos || arg.find_first_of("|*()[]$&;<>'\"\\", space) == arg.npos)
-    return arg;
-  return fmt::format("{} '{}'", arg.substr(0, space), arg.substr(space + 1));
+  const std::size_t value = space == std::string::npos ? 0 : space + 1;
+  if (arg.find_first_of("|*()[]$&;<>'\"\\", value) == arg.npos) return arg;
+  return fmt::format("{}'{}'", arg.substr(0, value), arg.substr(value));
 }
 
 }  // namespace copus

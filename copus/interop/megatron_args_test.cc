@@ -162,9 +162,24 @@ TEST(MegatronArgs, OfAnInterleavedPlanCountItsVirtualStages) {
 }
 
 TEST(MegatronArgs, OfAnUnevenSplitDrawItsLayout) {
-  const Flags flags = flags_of("tiny", "pp=3,split=1-2-1");
-  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Et|tt|tL"));
+  const Flags flags = flags_of("tiny", "pp=3,split=2-1-1");
+  EXPECT_TRUE(has(flags, "--pipeline-model-parallel-layout Ett|t|tL"));
   EXPECT_TRUE(has(flags, "--pipeline-model-parallel-size 3"));
+}
+
+// Megatron-LM divides the layers, with the embedding and the loss as one layer each, by pp*vp.
+TEST(MegatronArgs, OfASplitThatCountsTheEndsSaySo) {
+  const Flags both = flags_of("llama-3.1-405b", "pp=16,vp=8,split=0-1x126-0");
+  EXPECT_TRUE(has(both, "--account-for-embedding-in-pipeline-split"));
+  EXPECT_TRUE(has(both, "--account-for-loss-in-pipeline-split"));
+  EXPECT_TRUE(has(both, "--num-virtual-stages-per-pipeline-rank 8"));
+  EXPECT_FALSE(names(both, "--pipeline-model-parallel-layout"));
+  const Flags loss = flags_of("deepseek-v3", "pp=2,split=31-30");
+  EXPECT_TRUE(has(loss, "--account-for-loss-in-pipeline-split"));
+  EXPECT_FALSE(names(loss, "--account-for-embedding-in-pipeline-split"));
+  const Flags other = flags_of("deepseek-v3", "pp=2,split=32-29");
+  EXPECT_TRUE(names(other, "--pipeline-model-parallel-layout"));
+  EXPECT_FALSE(names(other, "--account-for-loss-in-pipeline-split"));
 }
 
 TEST(MegatronArgs, OfAnUnevenInterleavedSplitListEveryChunk) {
@@ -191,6 +206,61 @@ TEST(MegatronArgs, OfAMixtureStateItsExperts) {
         "--qk-pos-emb-head-dim 64", "--v-head-dim 128"}) {
     EXPECT_TRUE(has(deepseek, flag)) << flag;
   }
+}
+
+TEST(MegatronArgs, SayOverHowManyRanksAnExpertIsCut) {
+  const Flags uncut = flags_of("mixtral-8x7b", "tp=2,sp=1,ep=8,etp=1,dp=8");
+  EXPECT_TRUE(has(uncut, "--expert-tensor-parallel-size 1"));
+  EXPECT_TRUE(has(uncut, "--expert-model-parallel-size 8"));
+  EXPECT_FALSE(names(flags_of("mixtral-8x7b", "ep=8,dp=8"), "--expert-tensor-parallel-size"));
+  EXPECT_FALSE(names(flags_of("llama-3-8b", "tp=2,sp=1,dp=4"), "--expert-tensor-parallel-size"));
+}
+
+// A pattern of Megatron-LM is a list expression with one entry per layer.
+TEST(MegatronArgs, SayWhichLayersHaveExperts) {
+  ModelSpec model = load_model("llama-4-maverick").value();
+  // Its flags would leave out which layers have no rotary positions.
+  const Result<Flags> refused = megatron_args(model, ParallelPlan(), 4096, 512, CostOptions());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().field, "model_type");
+  model.family = "qwen3_moe";
+  const auto pattern = [&] {
+    const Flags flags = megatron_args(model, ParallelPlan(), 4096, 512, CostOptions()).value();
+    const std::string name = "--moe-layer-freq ";
+    for (const std::string& flag : flags) {
+      if (flag.starts_with(name)) return flag.substr(name.size());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(pattern(), "([0]*1+[1]*1)*24");
+  model.layers = 5;
+  EXPECT_EQ(pattern(), "([0]*1+[1]*1+[0]*1+[1]*1+[0]*1)");
+  model.moe.layer_step = 1;
+  model.moe.layer_offset = 0;
+  EXPECT_EQ(pattern(), "");
+}
+
+TEST(MegatronArgs, SayHowTokensReachTheirExperts) {
+  const Flags usual = flags_of("mixtral-8x7b", "ep=8,dp=8");
+  EXPECT_TRUE(has(usual, "--moe-token-dispatcher-type alltoall"));
+  EXPECT_FALSE(names(usual, "--moe-expert-capacity-factor"));
+  CostOptions options;
+  options.expert_dispatch = ExpertDispatch::kDeduplicated;
+  const Flags once = flags_of("mixtral-8x7b", "ep=8,dp=8", options);
+  for (const char* flag : {"--moe-token-dispatcher-type flex",
+                           "--moe-flex-dispatcher-backend deepep", "--moe-router-dtype fp32"}) {
+    EXPECT_TRUE(has(once, flag)) << flag;
+  }
+  // Megatron-LM refuses padded capacities with that backend, and the cost model prices an
+  // all-to-all then.
+  options.expert_capacity = 1.25;
+  const Flags padded = flags_of("mixtral-8x7b", "ep=8,dp=8", options);
+  for (const char* flag :
+       {"--moe-token-dispatcher-type alltoall", "--moe-expert-capacity-factor 1.25",
+        "--moe-pad-expert-input-to-capacity"}) {
+    EXPECT_TRUE(has(padded, flag)) << flag;
+  }
+  EXPECT_FALSE(names(padded, "--moe-flex-dispatcher-backend"));
 }
 
 TEST(MegatronArgs, AreWordsForAProgramAndQuotedLinesForAShell) {

@@ -58,6 +58,21 @@ std::string suggestions(std::string_view name, const std::vector<std::string>& n
   return join_or(nearest.empty() ? names : nearest);
 }
 
+// Returns the text of a file by its path in the catalog. `kind` names it in errors.
+Result<std::string> content_of(const std::string& relative, std::string_view kind) {
+  if (!catalog_dir().empty()) {
+    const fs::path path = fs::path(catalog_dir()) / relative;
+    std::error_code ignored;
+    if (fs::is_regular_file(path, ignored)) {
+      return read_whole_file(path.string(), "JSON", kMaxJsonBytes);
+    }
+  }
+  for (const EmbeddedFile& file : embedded_catalog()) {
+    if (file.path == relative) return std::string(file.content);
+  }
+  return field_error(kind, "{} vanished from the catalog folder", relative);
+}
+
 // Returns the text of FOLDER/NAME.json. `name` must be one of names_in(folder), ignoring case, so
 // it cannot smuggle in a path.
 Result<std::string> file_text(std::string_view folder, std::string_view kind,
@@ -70,17 +85,7 @@ Result<std::string> file_text(std::string_view folder, std::string_view kind,
     return field_error(kind, "got {:?}; want {}", name.substr(0, 80), suggestions(name, names));
   }
   const std::string relative = fmt::format("{}/{}.json", folder, *found);
-  if (!catalog_dir().empty()) {
-    const fs::path path = fs::path(catalog_dir()) / relative;
-    std::error_code ignored;
-    if (fs::is_regular_file(path, ignored)) {
-      return read_whole_file(path.string(), "JSON", kMaxJsonBytes);
-    }
-  }
-  for (const EmbeddedFile& file : embedded_catalog()) {
-    if (file.path == relative) return std::string(file.content);
-  }
-  return field_error(kind, "{} vanished from the catalog folder", relative);
+  return content_of(relative, kind);
 }
 
 const Json& embedded_gpus() {
@@ -173,6 +178,8 @@ Result<std::string> catalog_model_text(std::string_view name) {
 Result<std::string> catalog_framework_text(std::string_view name) {
   return file_text("frameworks", "framework", name);
 }
+
+Result<std::string> catalog_spreads_text() { return content_of("spreads.json", "spreads"); }
 
 Result<GpuSpec> catalog_gpu(std::string_view name) {
   COPUS_TRY(const Json own, own_gpus());

@@ -26,6 +26,8 @@ std::vector<std::string> catalog_framework_names();
 Result<std::string> catalog_model_text(std::string_view name);
 // Returns a framework's profile as JSON text (cost/framework.h).
 Result<std::string> catalog_framework_text(std::string_view name);
+// Returns how far predictions are off, as JSON text (cost/spread.h).
+Result<std::string> catalog_spreads_text();
 Result<GpuSpec> catalog_gpu(std::string_view name);
 
 // Loads a cluster. `text` is like "4x8xH100-80GB-SXM", a catalog name, or the path of a cluster

@@ -23,6 +23,8 @@ void visit_peaks(Gpu& gpu, Visitor& visit) {
   visit.number("bf16", gpu.peak_bf16.v, 1e12, 0, kMaxRate);
   visit.number("fp16", gpu.peak_fp16.v, 1e12, 0, kMaxRate);
   visit.number("fp8", gpu.peak_fp8.v, 1e12, 0, kMaxRate);
+  visit.number("mxfp8", gpu.peak_mxfp8.v, 1e12, 0, kMaxRate);
+  visit.number("nvfp4", gpu.peak_nvfp4.v, 1e12, 0, kMaxRate);
   visit.number("fp32", gpu.peak_fp32.v, 1e12, 0, kMaxRate);
 }
 

@@ -60,6 +60,12 @@ std::string_view to_string(Precision p) {
       return "fp16";
     case Precision::kFp8:
       return "fp8";
+    case Precision::kFp8Current:
+      return "fp8_current";
+    case Precision::kMxfp8:
+      return "mxfp8";
+    case Precision::kNvfp4:
+      return "nvfp4";
     case Precision::kFp32:
       return "fp32";
   }
@@ -70,7 +76,9 @@ Result<Precision> parse_precision(std::string_view text) {
   for (const Precision p : kPrecisions) {
     if (text == to_string(p)) return p;
   }
-  return field_error("precision", "got {:?}; want bf16, fp16, fp8 or fp32", text.substr(0, 40));
+  std::vector<std::string> names;
+  for (const Precision p : kPrecisions) names.emplace_back(to_string(p));
+  return field_error("precision", "got {:?}; want {}", text.substr(0, 40), join_or(names));
 }
 
 std::string_view to_string(LinkTopology t) {
@@ -96,7 +104,12 @@ FlopsPerSec GpuSpec::peak(Precision p) const {
     case Precision::kFp16:
       return peak_fp16;
     case Precision::kFp8:
+    case Precision::kFp8Current:
       return peak_fp8;
+    case Precision::kMxfp8:
+      return peak_mxfp8;
+    case Precision::kNvfp4:
+      return peak_nvfp4;
     case Precision::kFp32:
       return peak_fp32;
   }
@@ -105,12 +118,12 @@ FlopsPerSec GpuSpec::peak(Precision p) const {
 
 Result<void> check_precision(const GpuSpec& gpu, Precision p) {
   if (gpu.peak(p).v > 0) {
-    if (p != Precision::kFp8 || gpu.peak(Precision::kBf16).v > 0) return {};
+    if (!is_quantised(p) || gpu.peak(Precision::kBf16).v > 0) return {};
     return field_error(
         "precision",
-        "got fp8 on {}, whose peak_tflops has no bf16; want a bf16 rate too, because attention "
+        "got {} on {}, whose peak_tflops has no bf16; want a bf16 rate too, because attention "
         "and the vocabulary's products run in bf16",
-        gpu.name);
+        to_string(p), gpu.name);
   }
   std::vector<std::string> has;
   for (const Precision q : kPrecisions) {

@@ -15,9 +15,24 @@
 
 namespace copus {
 
-enum class Precision { kBf16, kFp16, kFp8, kFp32 };
-inline constexpr std::array kPrecisions = {Precision::kBf16, Precision::kFp16, Precision::kFp8,
-                                           Precision::kFp32};
+// In the last four but fp32, only the products of the layers' weights are narrow; the rest is bf16.
+enum class Precision {
+  kBf16,
+  kFp16,
+  kFp8,         // FP8 with delayed scaling: one scale per tensor, from earlier steps
+  kFp8Current,  // FP8 with current scaling: one scale per tensor, from the tensor itself
+  kMxfp8,       // FP8 with a scale per block of 32 elements
+  kNvfp4,       // FP4 with a scale per block of 16 elements
+  kFp32
+};
+inline constexpr std::array kPrecisions = {
+    Precision::kBf16,  Precision::kFp16,  Precision::kFp8, Precision::kFp8Current,
+    Precision::kMxfp8, Precision::kNvfp4, Precision::kFp32};
+// Whether weights' products are narrower than the 16 bits of everything else.
+constexpr bool is_quantised(Precision p) {
+  return p == Precision::kFp8 || p == Precision::kFp8Current || p == Precision::kMxfp8 ||
+         p == Precision::kNvfp4;
+}
 std::string_view to_string(Precision p);
 Result<Precision> parse_precision(std::string_view text);
 
@@ -62,7 +77,9 @@ struct GpuSpec {
   std::string name;
   FlopsPerSec peak_bf16;
   FlopsPerSec peak_fp16;
-  FlopsPerSec peak_fp8;  // 0: the GPU has no FP8 units
+  FlopsPerSec peak_fp8;    // 0: the GPU has no FP8 units
+  FlopsPerSec peak_mxfp8;  // 0: its units cannot scale blocks of 32 elements
+  FlopsPerSec peak_nvfp4;
   FlopsPerSec peak_fp32;
   Bytes memory;
   BytesPerSec memory_bandwidth;

@@ -18,14 +18,14 @@ namespace {
 // structured bindings stop compiling when somebody adds a field.
 auto values(const ClusterSpec& cluster) {
   const auto& [name, nodes, per_node, gpu, network, framework] = cluster;
-  const auto& [gpu_name, bf16, fp16, fp8, fp32, memory, bandwidth, fused, usual, topology, link,
-               link_efficiency, link_latency, link_base, reduction, usual_network, efficiency] =
-      gpu;
+  const auto& [gpu_name, bf16, fp16, fp8, mxfp8, nvfp4, fp32, memory, bandwidth, fused, usual,
+               topology, link, link_efficiency, link_latency, link_base, reduction, usual_network,
+               efficiency] = gpu;
   const auto& [matmul, half_m, half_n, half_k, forward, backward, elementwise, launch] = efficiency;
   std::vector<double> numbers = {
-      bf16.v,          fp16.v,         fp8.v,       fp32.v,      memory.v, bandwidth.v, link.v,
-      link_efficiency, link_latency.v, link_base.v, reduction,   matmul,   half_m,      half_n,
-      half_k,          forward,        backward,    elementwise, launch.v};
+      bf16.v,      fp16.v, fp8.v,           mxfp8.v,        nvfp4.v,     fp32.v,      memory.v,
+      bandwidth.v, link.v, link_efficiency, link_latency.v, link_base.v, reduction,   matmul,
+      half_m,      half_n, half_k,          forward,        backward,    elementwise, launch.v};
   for (const NetworkSpec* each : {&network, &usual_network}) {
     const auto& [node_bandwidth, net_efficiency, latency, base, penalty, congestion] = *each;
     numbers.insert(numbers.end(),
@@ -76,7 +76,7 @@ TEST(Precision, ParsesWhatItPrints) {
     EXPECT_EQ(parse_precision(to_string(p)).value(), p);
   }
   EXPECT_EQ(parse_precision("int8").error().message,
-            "precision: got \"int8\"; want bf16, fp16, fp8 or fp32");
+            "precision: got \"int8\"; want bf16, fp16, fp8, fp8_current, mxfp8, nvfp4 or fp32");
 }
 
 TEST(Precision, OneWithoutUnitsIsRefusedWithThoseThatExist) {
@@ -328,6 +328,7 @@ TEST(ClusterSpec, AnErrorTellsItsFieldBesideTheMessage) {
   EXPECT_EQ(field_of([](ClusterSpec& c) {
               GpuSpec& gpu = c.gpu;
               gpu.peak_bf16 = gpu.peak_fp16 = gpu.peak_fp8 = gpu.peak_fp32 = FlopsPerSec();
+              gpu.peak_mxfp8 = gpu.peak_nvfp4 = FlopsPerSec();
             }),
             "peak_tflops");
   EXPECT_EQ(load_cluster("dgx-h100-65").error().field, "cluster");

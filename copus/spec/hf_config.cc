@@ -186,15 +186,46 @@ void read_qwen3_moe(Config& c, ModelSpec& m) {
   // Newer versions of the library save the count under the second name.
   const bool renamed = !c.fields.has("num_experts") && c.fields.has("num_local_experts");
   read_experts(c, m, renamed ? "num_local_experts" : "num_experts", "moe_intermediate_size");
-  // A ModelSpec has dense layers only at the front; these two fields can place them anywhere.
-  c.fields.integer_or("decoder_sparse_step", 1, 1, 1);
+  // Every step-th layer has experts, the last of each step.
+  m.moe.layer_step = c.fields.integer_or("decoder_sparse_step", 1, 1, m.layers);
+  m.moe.layer_offset = m.moe.layer_step - 1;
   const Json& dense_layers = c.fields.child("mlp_only_layers");
   if (!dense_layers.is_null() && !(dense_layers.is_array() && dense_layers.empty())) {
     c.fields.fail(error_in(
         c.where, field_error("mlp_only_layers",
-                             "got {}; want an empty array (dense layers between MoE layers are "
-                             "not supported)",
+                             "got {}; want an empty array (other dense layers than those of "
+                             "decoder_sparse_step are not supported)",
                              dense_layers.is_array() ? "an array of layers" : "no array")));
+  }
+}
+
+// The language model of Llama 4. Its chunked attention (attention_chunk_size, in most layers)
+// counts as full attention, and its norm of queries and keys has no weights.
+void read_llama4_text(Config& c, ModelSpec& m) {
+  read_llama_kind(c, m,
+                  {.kv_heads = 8,
+                   .head_dim = 128,
+                   .max_positions = 131072,
+                   .numerics = {.norm_eps = 1e-5, .rope_theta = 500'000}});
+  read_attention_bias(c, m);
+  FieldReader& f = c.fields;
+  m.ffn = f.integer_or("intermediate_size_mlp", 16384, 1, kMaxFfn);
+  read_experts(c, m, "num_local_experts", "intermediate_size");
+  m.moe.shared_experts = 1;
+  m.moe.layer_step = f.integer_or("interleave_moe_layer_step", 1, 1, m.layers);
+  m.moe.layer_offset = m.moe.layer_step - 1;
+  const Json& listed = f.child("moe_layers");
+  if (listed.is_null()) return;
+  Json expected = Json::array();
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    if (m.layer_is_moe(layer)) expected.push_back(layer);
+  }
+  if (listed != expected) {
+    f.fail(error_in(c.where,
+                    field_error("moe_layers",
+                                "got other layers than those of interleave_moe_layer_step ({}); "
+                                "want these, or null",
+                                m.moe.layer_step)));
   }
 }
 
@@ -225,7 +256,7 @@ void read_deepseek_v3(Config& c, ModelSpec& m) {
   m.moe.shared_experts =
       f.integer_or("n_shared_experts", c.is_null("n_shared_experts") ? 0 : 1, 0, kMaxSharedExperts);
   m.moe.first_dense_layers = f.integer_or("first_k_dense_replace", 3, 0, m.layers - 1);
-  f.integer_or("moe_layer_freq", 1, 1, 1);
+  m.moe.layer_step = f.integer_or("moe_layer_freq", 1, 1, m.layers);
   // "noaux_tc" selects experts with a bias per expert, which balances the load without a loss term.
   m.moe.router_correction_bias = f.text_or("topk_method", "noaux_tc") == "noaux_tc";
   m.moe.router_groups =
@@ -243,10 +274,15 @@ struct FamilyReader {
 };
 
 constexpr std::array kFamilyReaders = {
-    FamilyReader{"gpt2", read_gpt2},           FamilyReader{"llama", read_llama},
-    FamilyReader{"mistral", read_mistral},     FamilyReader{"qwen2", read_qwen2},
-    FamilyReader{"qwen3", read_qwen3},         FamilyReader{"mixtral", read_mixtral},
-    FamilyReader{"qwen3_moe", read_qwen3_moe}, FamilyReader{"deepseek_v3", read_deepseek_v3},
+    FamilyReader{"gpt2", read_gpt2},
+    FamilyReader{"llama", read_llama},
+    FamilyReader{"mistral", read_mistral},
+    FamilyReader{"qwen2", read_qwen2},
+    FamilyReader{"qwen3", read_qwen3},
+    FamilyReader{"mixtral", read_mixtral},
+    FamilyReader{"qwen3_moe", read_qwen3_moe},
+    FamilyReader{"deepseek_v3", read_deepseek_v3},
+    FamilyReader{"llama4_text", read_llama4_text},
 };
 
 std::vector<std::string> family_names() {
@@ -271,6 +307,12 @@ Result<ModelSpec> spec_from_json(const Json& json, const std::string& where) {
   const std::vector<std::string> names = family_names();
   if (json.is_object() && !fields.has("model_type")) {
     return error_in(where, field_error("model_type", "missing; want {}", join_or(names)));
+  }
+  // A config of text and images has the language model inside. The vision encoder is left out.
+  if (json.is_object() && json.contains("text_config") && json.at("text_config").is_object()) {
+    COPUS_TRY(ModelSpec text, spec_from_json(json.at("text_config"), where));
+    text.name = name_from_path(where);
+    return text;
   }
   ModelSpec model;
   model.family = fields.text("model_type");

@@ -141,7 +141,7 @@ TEST(HfConfig, Qwen3MoeTakesEitherNameOfTheExpertCount) {
   expect_contains(failure(config), "num_experts: missing");
 }
 
-TEST(HfConfig, Qwen3MoeRefusesDenseLayersInBetween) {
+TEST(HfConfig, Qwen3MoeHasExpertsInEveryStepthLayer) {
   const Json config = with(llama_config(), {{"model_type", "qwen3_moe"},
                                             {"moe_intermediate_size", 32},
                                             {"num_experts", 16},
@@ -149,8 +149,11 @@ TEST(HfConfig, Qwen3MoeRefusesDenseLayersInBetween) {
   EXPECT_EQ(parsed(with(config, {{"mlp_only_layers", Json::array()}, {"decoder_sparse_step", 1}}))
                 .moe_layers(),
             2);
-  expect_contains(failure(with(config, {{"decoder_sparse_step", 2}})),
-                  "decoder_sparse_step: got 2; want 1");
+  const ModelSpec alternate = parsed(with(config, {{"decoder_sparse_step", 2}}));
+  EXPECT_FALSE(alternate.layer_is_moe(0));
+  EXPECT_TRUE(alternate.layer_is_moe(1));
+  expect_contains(failure(with(config, {{"decoder_sparse_step", 3}})),
+                  "decoder_sparse_step: got 3; want an integer from 1 to 2");
   expect_contains(failure(with(config, {{"mlp_only_layers", Json::array({0})}})),
                   "mlp_only_layers: got");
   expect_contains(failure(with(config, {{"mlp_only_layers", 3}})), "mlp_only_layers: got");
@@ -181,14 +184,39 @@ TEST(HfConfig, DeepseekTakesNullForNoQueryRankAndNoSharedExperts) {
   EXPECT_EQ(m.attention_params(), 64 * 4 * 12 + 64 * (16 + 4) + 16 + 16 * 4 * (8 + 8) + 4 * 8 * 64);
 }
 
+TEST(HfConfig, Llama4HasASharedExpertAndDenseLayersInBetween) {
+  const Json text = with(llama_config(), {{"model_type", "llama4_text"},
+                                          {"num_hidden_layers", 4},
+                                          {"num_key_value_heads", 2},
+                                          {"intermediate_size", 32},
+                                          {"intermediate_size_mlp", 96},
+                                          {"num_local_experts", 16},
+                                          {"interleave_moe_layer_step", 2}});
+  const ModelSpec m = parsed(with(text, {{"num_experts_per_tok", 1}}));
+  EXPECT_EQ(m.ffn, 96);
+  EXPECT_EQ(m.moe.expert_ffn, 32);
+  EXPECT_EQ(m.moe.shared_experts, 1);
+  EXPECT_EQ(m.head_dim, 128);
+  EXPECT_FALSE(m.layer_is_moe(0));
+  EXPECT_TRUE(m.layer_is_moe(1));
+  EXPECT_EQ(m.moe_layers(), 2);
+  const Json listed = with(text, {{"num_experts_per_tok", 1}, {"moe_layers", Json::array({1, 3})}});
+  EXPECT_EQ(parsed(listed).moe_layers(), 2);
+  expect_contains(failure(with(listed, {{"moe_layers", Json::array({0})}})),
+                  "moe_layers: got other layers than those of interleave_moe_layer_step (2)");
+  // A model of text and images is planned as its language model.
+  EXPECT_EQ(parsed(Json{{"model_type", "llama4"}, {"text_config", listed}}).total_params(),
+            m.total_params());
+}
+
 TEST(HfConfig, DeepseekCountsNoMultiTokenPrediction) {
   const Json config = with(deepseek_config(), {{"num_nextn_predict_layers", 1}});
   EXPECT_EQ(parsed(config).total_params(), parsed(deepseek_config()).total_params());
 }
 
 TEST(HfConfig, DeepseekRefusesWhatTheSpecCannotSay) {
-  expect_contains(failure(with(deepseek_config(), {{"moe_layer_freq", 2}})),
-                  "moe_layer_freq: got 2; want 1");
+  expect_contains(failure(with(deepseek_config(), {{"moe_layer_freq", 6}})),
+                  "moe_layer_freq: got 6; want an integer from 1 to 5");
   expect_contains(failure(with(deepseek_config(), {{"first_k_dense_replace", 5}})),
                   "first_k_dense_replace: got 5; want an integer from 0 to 4");
 }
@@ -239,7 +267,7 @@ TEST(HfConfig, LetsUnknownKeysPass) {
 TEST(HfConfig, UnknownOrMissingModelTypeListsTheSupportedOnes) {
   const std::string unknown = failure(with(llama_config(), {{"model_type", "lama"}}));
   expect_contains(unknown, "model_type: got \"lama\"; want gpt2, llama,");
-  expect_contains(unknown, "or deepseek_v3 (nearest: llama)");
+  expect_contains(unknown, "or llama4_text (nearest: llama)");
   Json missing = llama_config();
   missing.erase("model_type");
   expect_contains(failure(missing), "model_type: missing; want gpt2");

@@ -108,6 +108,17 @@ void write_qwen3_moe(const ModelSpec& m, Json& j) {
   j["num_experts"] = m.moe.experts;
   j["num_experts_per_tok"] = m.moe.experts_per_token;
   j["moe_intermediate_size"] = m.moe.expert_ffn;
+  j["decoder_sparse_step"] = m.moe.layer_step;
+}
+
+void write_llama4_text(const ModelSpec& m, Json& j) {
+  write_llama_kind(m, j);
+  j["intermediate_size"] = m.moe.expert_ffn;
+  j["intermediate_size_mlp"] = m.ffn;
+  j["attention_bias"] = m.qkv_bias;
+  j["num_local_experts"] = m.moe.experts;
+  j["num_experts_per_tok"] = m.moe.experts_per_token;
+  j["interleave_moe_layer_step"] = m.moe.layer_step;
 }
 
 void write_deepseek_v3(const ModelSpec& m, Json& j) {
@@ -123,6 +134,7 @@ void write_deepseek_v3(const ModelSpec& m, Json& j) {
   j["moe_intermediate_size"] = m.moe.expert_ffn;
   j["n_shared_experts"] = number_or_null(m.moe.shared_experts);
   j["first_k_dense_replace"] = m.moe.first_dense_layers;
+  j["moe_layer_freq"] = m.moe.layer_step;
   j["topk_method"] = m.moe.router_correction_bias ? "noaux_tc" : "greedy";
   j["n_group"] = m.moe.router_groups;
   j["topk_group"] = m.moe.router_group_topk;
@@ -144,6 +156,7 @@ constexpr std::array kFamilyWriters = {
     FamilyWriter{"mixtral", "MixtralForCausalLM", write_mixtral},
     FamilyWriter{"qwen3_moe", "Qwen3MoeForCausalLM", write_qwen3_moe},
     FamilyWriter{"deepseek_v3", "DeepseekV3ForCausalLM", write_deepseek_v3},
+    FamilyWriter{"llama4_text", "Llama4ForCausalLM", write_llama4_text},
 };
 
 }  // namespace

@@ -58,9 +58,37 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(MoeLayers, CountedInOneStepAreThoseCountedOneByOne) {
+  ModelSpec model = model_of("deepseek-v3");
+  for (model.layers = 1; model.layers <= 12; ++model.layers) {
+    for (model.moe.first_dense_layers = 0; model.moe.first_dense_layers < model.layers;
+         ++model.moe.first_dense_layers) {
+      for (model.moe.layer_step = 1; model.moe.layer_step <= model.layers; ++model.moe.layer_step) {
+        for (model.moe.layer_offset = 0; model.moe.layer_offset < model.moe.layer_step;
+             ++model.moe.layer_offset) {
+          std::int64_t counted = 0;
+          for (std::int64_t layer = 0; layer <= model.layers; ++layer) {
+            EXPECT_EQ(model.moe_layers_before(layer), counted);
+            if (layer < model.layers && model.layer_is_moe(layer)) ++counted;
+          }
+          EXPECT_EQ(model.validate().has_value(), counted > 0);
+        }
+        model.moe.layer_offset = 0;
+      }
+    }
+    model.moe.first_dense_layers = 0;
+    model.moe.layer_step = 1;
+  }
+}
+
 TEST(ParamCount, Gpt3ComesToItsPublished175B) {
   // The paper rounds (arXiv:2005.14165, table 2.1: "175.0B").
   EXPECT_NEAR(static_cast<double>(model_of("gpt3-175b").total_params()), 175.0e9, 0.5e9);
+}
+
+TEST(ParamCount, Llama4MaverickComesToItsPublished400B) {
+  // Its model card says 400B, and 17B active.
+  EXPECT_NEAR(static_cast<double>(model_of("llama-4-maverick").total_params()), 400e9, 1e9);
 }
 
 TEST(ParamCount, TinyHasAboutAMillion) {
@@ -72,6 +100,7 @@ TEST(ActiveParams, MatchTheModelCards) {
   EXPECT_NEAR(static_cast<double>(model_of("mixtral-8x22b").active_params()), 39e9, 0.5e9);
   EXPECT_NEAR(static_cast<double>(model_of("qwen3-235b-a22b").active_params()), 22e9, 0.5e9);
   EXPECT_NEAR(static_cast<double>(model_of("qwen3-30b-a3b").active_params()), 3.3e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(model_of("llama-4-maverick").active_params()), 17e9, 0.5e9);
   // The report says 37B; it includes the embedding in some places only (36.6B without it).
   EXPECT_NEAR(static_cast<double>(model_of("deepseek-v3").active_params()), 37e9, 0.6e9);
 }

@@ -181,11 +181,16 @@ Result<void> ModelSpec::validate() const {
                                  {"mla.v_head_dim", mla.v_head_dim, 1, 100'000}}));
   }
   if (is_moe()) {
-    COPUS_TRY_VOID(
-        check_bounds({{"moe.experts_per_token", moe.experts_per_token, 1, moe.experts},
-                      {"moe.expert_ffn", moe.expert_ffn, 1, 10'000'000},
-                      {"moe.shared_experts", moe.shared_experts, 0, 10'000},
-                      {"moe.first_dense_layers", moe.first_dense_layers, 0, layers - 1}}));
+    COPUS_TRY_VOID(check_bounds({{"moe.experts_per_token", moe.experts_per_token, 1, moe.experts},
+                                 {"moe.expert_ffn", moe.expert_ffn, 1, 10'000'000},
+                                 {"moe.shared_experts", moe.shared_experts, 0, 10'000},
+                                 {"moe.first_dense_layers", moe.first_dense_layers, 0, layers - 1},
+                                 {"moe.layer_step", moe.layer_step, 1, layers},
+                                 {"moe.layer_offset", moe.layer_offset, 0, moe.layer_step - 1}}));
+    if (moe_layers() == 0) {
+      return field_error("moe.layer_step", "got {}, which leaves no layer with experts; want less",
+                         moe.layer_step);
+    }
   }
   if (heads % kv_heads != 0) {
     return field_error("kv_heads", "got {}; want a divisor of heads ({})", kv_heads, heads);

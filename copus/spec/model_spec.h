@@ -58,6 +58,9 @@ struct MoeSpec {
   // multiplies the outputs of the experts by `router_scale`. Costs do not depend on these fields.
   std::int64_t router_groups = 1, router_group_topk = 1;
   double router_scale = 1;
+  // After the leading dense layers, those whose number (from 0) leaves `layer_offset` when divided
+  // by `layer_step` have experts; the others have the plain MLP. Llama 4 Maverick: 2 and 1.
+  std::int64_t layer_step = 1, layer_offset = 0;
 
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
@@ -100,9 +103,18 @@ struct ModelSpec {
   bool is_moe() const { return moe.experts > 0; }
   bool drops_scores() const { return dropout || attention_dropout > 0; }
   bool layer_is_moe(std::int64_t layer) const {
-    return is_moe() && layer >= moe.first_dense_layers;
+    return is_moe() && layer >= moe.first_dense_layers &&
+           layer % moe.layer_step == moe.layer_offset;
   }
-  std::int64_t moe_layers() const { return is_moe() ? layers - moe.first_dense_layers : 0; }
+  // Returns how many of the layers before `layer` have experts. O(1).
+  std::int64_t moe_layers_before(std::int64_t layer) const {
+    if (!is_moe() || layer <= moe.first_dense_layers) return 0;
+    const auto among_first = [&](std::int64_t n) {
+      return (n - moe.layer_offset + moe.layer_step - 1) / moe.layer_step;
+    };
+    return among_first(layer) - among_first(moe.first_dense_layers);
+  }
+  std::int64_t moe_layers() const { return moe_layers_before(layers); }
 
   // Parameter counts by part. They are exact: the sums equal the published checkpoints.
   std::int64_t norm_params() const;       // one normalisation over hidden

@@ -13,9 +13,9 @@ std::int64_t ParallelPlan::chunk_layers(std::int64_t index, const ModelSpec& mod
 }
 
 Result<void> ParallelPlan::validate(const ModelSpec& model, const ClusterSpec& cluster,
-                                    std::int64_t seq_len, std::int64_t global_batch,
-                                    StageCut cut) const {
-  const PlanJob job{model, cluster, seq_len, global_batch, cut};
+                                    std::int64_t seq_len, std::int64_t global_batch, StageCut cut,
+                                    const EngineLimits* limits) const {
+  const PlanJob job{model, cluster, seq_len, global_batch, cut, limits};
   const PlanRule* broken = broken_rule(PlanFields::all(), *this, job);
   if (broken != nullptr) return broken->why(*this, job);
   return {};

@@ -21,6 +21,8 @@ namespace copus {
 constexpr std::int64_t kMaxPipeline = 1024;
 constexpr std::int64_t kMaxChunks = 4096;  // pp*vp
 
+struct EngineLimits;
+
 enum class Recompute { kNone, kSelective, kFull };
 enum class ScheduleKind { kGPipe, k1F1B, kInterleaved, kZeroBubble };
 
@@ -30,12 +32,15 @@ Result<Recompute> parse_recompute(std::string_view text);
 Result<ScheduleKind> parse_schedule_kind(std::string_view text);
 
 struct ParallelPlan {
-  std::int64_t tp = 1;           // tensor parallel
-  std::int64_t cp = 1;           // context parallel: the sequence is split over cp ranks
-  std::int64_t pp = 1;           // pipeline parallel
-  std::int64_t vp = 1;           // virtual stages (model chunks) per pipeline rank
-  std::int64_t dp = 1;           // data parallel, cp not counted
-  std::int64_t ep = 1;           // expert parallel: inside dp*cp
+  std::int64_t tp = 1;  // tensor parallel
+  std::int64_t cp = 1;  // context parallel: the sequence is split over cp ranks
+  std::int64_t pp = 1;  // pipeline parallel
+  std::int64_t vp = 1;  // virtual stages (model chunks) per pipeline rank
+  std::int64_t dp = 1;  // data parallel, cp not counted
+  std::int64_t ep = 1;  // expert parallel: each expert is on 1/ep of the expert ranks
+  // Expert tensor parallel: ranks that an expert is cut over. 0: tp, which is also how a plan with
+  // etp = tp is stored. Expert ranks are those of tp*cp*dp.
+  std::int64_t etp = 0;
   std::int64_t micro_batch = 1;  // sequences
   int zero = 0;  // ZeRO stage: 1 shards optimizer state over dp*cp, 2 gradients too, 3 weights too
   Recompute recompute = Recompute::kNone;
@@ -48,6 +53,11 @@ struct ParallelPlan {
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 
   std::int64_t gpus() const { return tp * cp * pp * dp; }
+  // Ranks that an expert is cut over.
+  std::int64_t expert_tp() const { return etp == 0 ? tp : etp; }
+  // Expert data parallel: ranks that hold the same part of the same experts.
+  // REQUIRES: ep*expert_tp() divides tp*cp*dp.
+  std::int64_t expert_dp() const { return tp * cp * dp / (ep * expert_tp()); }
   // Micro-batches per step and replica. REQUIRES: dp*micro_batch divides `global_batch`.
   std::int64_t micro_batches(std::int64_t global_batch) const {
     return global_batch / (dp * micro_batch);
@@ -61,8 +71,10 @@ struct ParallelPlan {
 
   // Checks the rules of plan_rules.h. The error names the field, its value and the right values.
   // Only an engine that cuts between layers needs a number of chunks that divides the layers.
+  // `limits`: those of a framework; null: none.
   Result<void> validate(const ModelSpec& model, const ClusterSpec& cluster, std::int64_t seq_len,
-                        std::int64_t global_batch, StageCut cut = StageCut::kLayers) const;
+                        std::int64_t global_batch, StageCut cut = StageCut::kLayers,
+                        const EngineLimits* limits = nullptr) const;
 };
 
 // The fields of a plan, in the order in which they are listed and pinned.
@@ -73,6 +85,7 @@ enum class PlanField : std::uint8_t {
   kVp,
   kDp,
   kEp,
+  kEtp,
   kMicroBatch,
   kZero,
   kRecompute,
@@ -80,7 +93,7 @@ enum class PlanField : std::uint8_t {
   kSchedule,
   kStageLayers,
 };
-constexpr std::size_t kPlanFieldCount = 12;
+constexpr std::size_t kPlanFieldCount = 13;
 
 // A set of plan fields.
 class PlanFields {
@@ -135,9 +148,9 @@ struct PartialPlan {
   std::optional<PlanField> contradicted_by(const ParallelPlan& other) const;
 };
 
-// Returns a plan as text: "dp2.tp1.pp4.mb1". It has cp, ep, vp, zero, recompute, sp, schedule and
-// split only if they differ from the default (schedule: interleaved with virtual stages, else
-// 1f1b). No two plans have the same text, unless fields are left out.
+// Returns a plan as text: "dp2.tp1.pp4.mb1". It has cp, ep, etp, vp, zero, recompute, sp, schedule
+// and split only if they differ from the default (etp: tp; schedule: interleaved with virtual
+// stages, else 1f1b). No two plans have the same text, unless fields are left out.
 std::string short_name(const ParallelPlan& plan, PlanFields left_out = {});
 // Reads a plan, or fields of one, from that text or from "tp=2,pp=4,…". Each field may occur once,
 // in any order. The fields that the text names become given. A short name with dp, tp, pp and mb is

@@ -73,11 +73,11 @@ TEST(Validate, RefusesWithTheFieldItsValueAndWhatWouldBeRight) {
       {"sp=1", "sp: got 1 with tp=1; want sp=0, or tp above 1"},
       {"pp=5",
        "pp: got 5, which does not divide 24 layers; want a divisor (1, 2, 3, 4, 6, 8, …) or "
-       "split=5-5-5-5-4"},
+       "split=5x4-4"},
       {"pp=30", "pp: got 30, more than 24 layers; want a divisor (1, 2, 3, 4, 6, 8, …)"},
       {"pp=4,vp=5",
-       "pp*vp: got 4*5, which does not divide 24 layers; want a divisor (1, 2, 3, 4, 6, 8, …) or a "
-       "split"},
+       "pp*vp: got 4*5, which does not divide 24 layers; want a divisor (1, 2, 3, 4, 6, 8, …) or "
+       "split=1-2x4-1x15"},
       {"pp=2,split=12", "stage_layers: got 1 entries; want pp*vp = 2*1 = 2"},
       {"pp=2,split=12-11", "stage_layers: got 23 layers in all; want 24"},
       {"pp=3,split=12-0-12", "stage_layers: got 0 layers in chunk 1; want 1 to 24"},

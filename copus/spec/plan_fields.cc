@@ -21,6 +21,7 @@ constexpr std::array<FieldRow, kPlanFieldCount> kRows = {{
     {PlanField::kVp, "vp", "vp"},
     {PlanField::kDp, "dp", "dp"},
     {PlanField::kEp, "ep", "ep"},
+    {PlanField::kEtp, "etp", "etp"},
     {PlanField::kMicroBatch, "micro_batch", "mb"},
     {PlanField::kZero, "zero", "z"},
     {PlanField::kRecompute, "recompute", "rc"},
@@ -45,6 +46,8 @@ auto with_member(PlanField field, Use&& use) {
       return use(&ParallelPlan::dp);
     case PlanField::kEp:
       return use(&ParallelPlan::ep);
+    case PlanField::kEtp:
+      return use(&ParallelPlan::etp);
     case PlanField::kMicroBatch:
       return use(&ParallelPlan::micro_batch);
     case PlanField::kZero:
@@ -66,10 +69,6 @@ using Layers = std::vector<std::int64_t>;
 constexpr std::string_view kEqualStages = "equal";
 // How many characters of the user's text an error shows.
 constexpr std::size_t kShownValue = 40;
-
-constexpr std::array kRecomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-constexpr std::array kSchedules = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-                                   ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble};
 
 template <typename Enum, std::size_t n>
 Result<Enum> parse_enum(std::string_view field, std::string_view text,
@@ -263,6 +262,7 @@ std::optional<PlanField> find_plan_field(std::string_view name) {
 }
 
 std::string value_text(const ParallelPlan& plan, PlanField field) {
+  if (field == PlanField::kEtp) return text_of(plan.expert_tp());
   return with_member(field, [&](auto member) { return text_of(plan.*member); });
 }
 
@@ -272,6 +272,7 @@ Result<void> parse_value(ParallelPlan& plan, PlanField field, std::string_view t
 }
 
 Json value_to_json(const ParallelPlan& plan, PlanField field) {
+  if (field == PlanField::kEtp) return json_of(plan.expert_tp());
   return with_member(field, [&](auto member) { return json_of(plan.*member); });
 }
 
@@ -286,7 +287,13 @@ void copy_value(PlanField field, const ParallelPlan& from, ParallelPlan& to) {
 }
 
 bool same_value(PlanField field, const ParallelPlan& a, const ParallelPlan& b) {
+  if (field == PlanField::kEtp) return a.expert_tp() == b.expert_tp();
   return with_member(field, [&](auto member) { return same(a.*member, b.*member); });
+}
+
+ParallelPlan with_settled_etp(ParallelPlan plan) {
+  if (plan.etp == plan.tp) plan.etp = 0;
+  return plan;
 }
 
 ScheduleKind implied_schedule(const ParallelPlan& plan) {

@@ -12,9 +12,15 @@
 namespace copus {
 
 constexpr std::array<PlanField, kPlanFieldCount> kPlanFields = {
-    PlanField::kTp,        PlanField::kCp, PlanField::kPp,         PlanField::kVp,
-    PlanField::kDp,        PlanField::kEp, PlanField::kMicroBatch, PlanField::kZero,
-    PlanField::kRecompute, PlanField::kSp, PlanField::kSchedule,   PlanField::kStageLayers};
+    PlanField::kTp,         PlanField::kCp,        PlanField::kPp,  PlanField::kVp,
+    PlanField::kDp,         PlanField::kEp,        PlanField::kEtp, PlanField::kMicroBatch,
+    PlanField::kZero,       PlanField::kRecompute, PlanField::kSp,  PlanField::kSchedule,
+    PlanField::kStageLayers};
+
+inline constexpr std::array kRecomputes = {Recompute::kNone, Recompute::kSelective,
+                                           Recompute::kFull};
+inline constexpr std::array kSchedules = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+                                          ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble};
 
 // Returns the short name that text uses: "mb", "z", "split".
 std::string_view short_name_of(PlanField field);
@@ -33,6 +39,9 @@ void value_from_json(ParallelPlan& plan, PlanField field, FieldReader& from,
 void copy_value(PlanField field, const ParallelPlan& from, ParallelPlan& to);
 // Whether both plans have the same value. An empty stage_layers equals a list of equal numbers.
 bool same_value(PlanField field, const ParallelPlan& a, const ParallelPlan& b);
+
+// Returns the plan with etp as it is stored: 0 if it equals tp. Equal plans are then equal values.
+ParallelPlan with_settled_etp(ParallelPlan plan);
 
 // Returns the schedule of a plan that does not state one: interleaved with virtual stages, else
 // 1f1b.

@@ -75,14 +75,14 @@ Error stages_do_not_divide(const ParallelPlan& plan, const PlanJob& job) {
     return field_error(field, "got {}, more than {} layers; want a divisor ({})", got, layers,
                        small_divisors(layers));
   }
-  constexpr Int kShown = 16;
-  const std::string split =
-      chunks > kShown
-          ? "a split"
-          : fmt::format("split={}",
-                        fmt::join(expand(balance_chunks(layers, chunks, 0, 0), chunks), "-"));
-  return field_error(field, "got {}, which does not divide {} layers; want a divisor ({}) or {}",
-                     got, layers, small_divisors(layers), split);
+  // If the layers, the embedding and the head together divide evenly, each end takes one layer
+  // less.
+  ParallelPlan with_split;
+  const double ends = (layers + 2) % chunks == 0 ? 1 : 0;
+  with_split.stage_layers = expand(balance_chunks(layers, chunks, ends, ends), chunks);
+  return field_error(
+      field, "got {}, which does not divide {} layers; want a divisor ({}) or split={}", got,
+      layers, small_divisors(layers), value_text(with_split, PlanField::kStageLayers));
 }
 
 // Returns the fewest layers that a chunk may hold. The first and the last chunk may hold none,
@@ -103,6 +103,27 @@ std::size_t odd_chunk(const std::vector<Int>& layers, const ModelSpec& model) no
 
 Int sum_of(const std::vector<Int>& layers) noexcept {
   return std::accumulate(layers.begin(), layers.end(), Int{0});
+}
+
+// Returns the width of all shared experts of a layer.
+Int shared_ffn(const ModelSpec& model) {
+  return model.is_moe() ? model.moe.shared_experts * model.moe.expert_ffn : 0;
+}
+
+// Returns the name of the field that says over how many ranks an expert is cut.
+std::string_view expert_cut(const ParallelPlan& plan) { return plan.etp == 0 ? "tp" : "etp"; }
+
+// Returns the ranks of a stage. REQUIRES: the counts are in range.
+Int expert_ranks(const ParallelPlan& plan) { return plan.tp * plan.cp * plan.dp; }
+
+Error expert_ranks_do_not_divide(const ParallelPlan& plan, const PlanJob& /*job*/) {
+  const Int etp = plan.expert_tp(), ranks = expert_ranks(plan);
+  if (ranks % etp != 0) return does_not_divide("etp", etp, ranks, "ranks of tp*cp*dp");
+  const bool as_dense = etp == plan.tp;
+  const bool fits_uncut = as_dense && plan.tp > 1 && plan.sp && ranks % plan.ep == 0;
+  return field_error("ep", "got {}, which does not divide {} ranks of {}; want a divisor ({}){}",
+                     plan.ep, ranks / etp, as_dense ? "dp*cp" : "tp*cp*dp/etp",
+                     small_divisors(ranks / etp), fits_uncut ? ", or etp=1" : "");
 }
 
 Error batch_does_not_divide(const ParallelPlan& plan, const PlanJob& job) {
@@ -135,6 +156,13 @@ constexpr PlanRule kRules[] = {
      }},
     count_up_to<kDp, &ParallelPlan::dp, kMaxGpus>(),
     count_up_to<kEp, &ParallelPlan::ep, kMaxGpus>(),
+    {{kEtp},
+     [](const ParallelPlan& plan, const PlanJob&) noexcept {
+       return plan.etp >= 0 && plan.etp <= kMaxGpus;
+     },
+     [](const ParallelPlan& plan, const PlanJob&) {
+       return out_of_range("etp", plan.etp, 1, kMaxGpus);
+     }},
     count_up_to<kMicroBatch, &ParallelPlan::micro_batch, kMaxGpus>(),
     {{kZero},
      [](const ParallelPlan& plan, const PlanJob&) noexcept {
@@ -205,10 +233,10 @@ constexpr PlanRule kRules[] = {
      }},
     {{kTp},
      [](const ParallelPlan& plan, const PlanJob& job) noexcept {
-       return !job.model.is_moe() || job.model.moe.expert_ffn % plan.tp == 0;
+       return shared_ffn(job.model) % plan.tp == 0;
      },
      [](const ParallelPlan& plan, const PlanJob& job) {
-       return does_not_divide("tp", plan.tp, job.model.moe.expert_ffn, "units of an expert");
+       return does_not_divide("tp", plan.tp, shared_ffn(job.model), "units of the shared experts");
      }},
     {{kSp, kTp},
      [](const ParallelPlan& plan, const PlanJob&) noexcept { return !plan.sp || plan.tp > 1; },
@@ -306,8 +334,10 @@ constexpr PlanRule kRules[] = {
                           plan.pp);
      }},
     {{kZero, kPp},
-     [](const ParallelPlan& plan, const PlanJob&) noexcept {
-       return plan.zero < 2 || plan.pp == 1;
+     [](const ParallelPlan& plan, const PlanJob& job) noexcept {
+       const SmallSet stages =
+           job.limits == nullptr ? kZeroWithPipelines : job.limits->zero_with_pp;
+       return plan.pp == 1 || plan.zero < 2 || stages.has(plan.zero);
      },
      [](const ParallelPlan& plan, const PlanJob&) {
        return field_error("zero",
@@ -325,6 +355,31 @@ constexpr PlanRule kRules[] = {
        return field_error("ep", "got {}; want 1, because {} has no experts", plan.ep,
                           job.model.name);
      }},
+    {{kEtp, kTp},
+     [](const ParallelPlan& plan, const PlanJob& job) noexcept {
+       return plan.expert_tp() == plan.tp || job.model.is_moe();
+     },
+     [](const ParallelPlan& plan, const PlanJob& job) {
+       return field_error("etp", "got {}; want tp ({}), or no etp, because {} has no experts",
+                          plan.expert_tp(), plan.tp, job.model.name);
+     }},
+    {{kEtp, kTp},
+     [](const ParallelPlan& plan, const PlanJob& job) noexcept {
+       return !job.model.is_moe() || job.model.moe.expert_ffn % plan.expert_tp() == 0;
+     },
+     [](const ParallelPlan& plan, const PlanJob& job) {
+       return does_not_divide(expert_cut(plan), plan.expert_tp(), job.model.moe.expert_ffn,
+                              "units of an expert");
+     }},
+    {{kEtp, kTp, kSp},
+     [](const ParallelPlan& plan, const PlanJob&) noexcept {
+       return plan.expert_tp() == plan.tp || plan.tp == 1 || plan.sp;
+     },
+     [](const ParallelPlan& plan, const PlanJob&) {
+       return field_error(
+           "sp", "got 0 with tp={} and etp={}; want 1, because each rank sends its own tokens",
+           plan.tp, plan.expert_tp());
+     }},
     {{kEp, kTp, kSp},
      [](const ParallelPlan& plan, const PlanJob&) noexcept {
        return plan.ep == 1 || plan.tp == 1 || plan.sp;
@@ -341,24 +396,27 @@ constexpr PlanRule kRules[] = {
      [](const ParallelPlan& plan, const PlanJob& job) {
        return does_not_divide("ep", plan.ep, job.model.moe.experts, "experts");
      }},
-    {{kEp, kDp, kCp},
+    // Experts divide all ranks of a stage. If they are cut like the dense layers (etp = tp), that
+    // leaves dp*cp.
+    {{kEp, kEtp, kTp, kDp, kCp},
      [](const ParallelPlan& plan, const PlanJob&) noexcept {
-       return (plan.dp * plan.cp) % plan.ep == 0;
+       return expert_ranks(plan) % (plan.ep * plan.expert_tp()) == 0;
      },
-     [](const ParallelPlan& plan, const PlanJob&) {
-       return does_not_divide("ep", plan.ep, plan.dp * plan.cp, "ranks of dp*cp");
-     }},
+     expert_ranks_do_not_divide},
 };
 
 }  // namespace
 
 std::span<const PlanRule> plan_rules() { return kRules; }
 
-std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added) {
+std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added, bool limited) {
   std::vector<const PlanRule*> rules;
-  for (const PlanRule& rule : kRules) {
-    if ((known | added).has_all(rule.fields) && !known.has_all(rule.fields)) {
-      rules.push_back(&rule);
+  for (const std::span<const PlanRule> part : {plan_rules(), engine_rules()}) {
+    if (part.data() == engine_rules().data() && !limited) continue;
+    for (const PlanRule& rule : part) {
+      if ((known | added).has_all(rule.fields) && !known.has_all(rule.fields)) {
+        rules.push_back(&rule);
+      }
     }
   }
   return rules;
@@ -366,8 +424,10 @@ std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added) {
 
 const PlanRule* broken_rule(PlanFields known, const ParallelPlan& plan,
                             const PlanJob& job) noexcept {
-  for (const PlanRule& rule : kRules) {
-    if (known.has_all(rule.fields) && !rule.holds(plan, job)) return &rule;
+  for (const std::span<const PlanRule> part : {plan_rules(), engine_rules()}) {
+    for (const PlanRule& rule : part) {
+      if (known.has_all(rule.fields) && !rule.holds(plan, job)) return &rule;
+    }
   }
   return nullptr;
 }

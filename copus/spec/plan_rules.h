@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "copus/spec/engine_limits.h"
 #include "copus/spec/parallel_plan.h"
 
 namespace copus {
@@ -18,6 +19,7 @@ struct PlanJob {
   std::int64_t seq_len = 0;
   std::int64_t global_batch = 0;
   StageCut cut = StageCut::kLayers;
+  const EngineLimits* limits = nullptr;  // of the framework; null: no framework is named
 };
 
 struct PlanRule {
@@ -28,13 +30,13 @@ struct PlanRule {
   Error (*why)(const ParallelPlan& plan, const PlanJob& job);
 };
 
-// Returns all rules in the order in which they are checked. The first broken rule gives the most
-// useful error.
+// Returns the rules of every plan in the order in which they are checked. engine_rules() follow
+// them. The first broken rule gives the most useful error.
 std::span<const PlanRule> plan_rules();
 
 // Returns the rules that can be checked once the fields `added` are known in addition to `known`,
-// but not before.
-std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added);
+// but not before. `limited`: whether engine_rules() are among them; without limits these hold.
+std::vector<const PlanRule*> rules_of(PlanFields known, PlanFields added, bool limited = true);
 
 // Returns the first broken rule among those that depend only on `known` fields. Null: all of these
 // rules hold.

@@ -22,6 +22,7 @@ ParallelPlan any_plan(std::mt19937_64& random, const ModelSpec& model) {
     *count = std::int64_t{1} << pick(0, 3);
     if (pick(0, 9) == 0) *count += 1;
   }
+  if (pick(0, 1) == 1) plan.etp = pick(0, 9) == 0 ? 3 : std::int64_t{1} << pick(0, 3);
   plan.micro_batch = pick(1, 4);
   plan.zero = static_cast<int>(pick(0, 3));
   plan.recompute = static_cast<Recompute>(pick(0, 2));
@@ -35,10 +36,18 @@ ParallelPlan any_plan(std::mt19937_64& random, const ModelSpec& model) {
   return plan;
 }
 
+// A mixture whose shared experts have a width that few tp divide.
+ModelSpec with_odd_shared_experts() {
+  ModelSpec model = load_model("llama-4-maverick").value();
+  model.moe.shared_experts = 3;
+  model.moe.expert_ffn = 6;
+  return model;
+}
+
 struct Jobs {
   std::vector<ModelSpec> models = {load_model("llama-3-8b").value(),
                                    load_model("mixtral-8x7b").value(),
-                                   load_model("gpt2-xl").value()};
+                                   load_model("gpt2-xl").value(), with_odd_shared_experts()};
   ClusterSpec cluster = load_cluster("8x8xH100-80GB-SXM").value();
 };
 
@@ -59,7 +68,7 @@ TEST(PlanRules, LookAtTheFieldsThatTheyNameAlone) {
       ++(rule.holds(plan, job) ? held : broken)[r];
     }
   }
-  // Every rule is broken at least once, except the ten rules that check ranges.
+  // Every rule is broken at least once, except the eleven rules that check ranges.
   std::size_t never_broken = 0;
   for (std::size_t r = 0; r < held.size(); ++r) {
     EXPECT_GT(held[r], 0) << "rule " << r;
@@ -68,7 +77,7 @@ TEST(PlanRules, LookAtTheFieldsThatTheyNameAlone) {
       ++never_broken;
     }
   }
-  EXPECT_EQ(never_broken, 10U);
+  EXPECT_EQ(never_broken, 11U);
 }
 
 // Checks the rules as the search does: field by field, each rule once, as soon as possible.
@@ -76,7 +85,7 @@ TEST(PlanRules, AskedFieldByFieldAreTheRulesOfTheWholePlan) {
   const Jobs jobs;
   std::mt19937_64 random(2);
   int valid = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     const ModelSpec& model = jobs.models[static_cast<std::size_t>(i) % jobs.models.size()];
     ClusterSpec cluster = jobs.cluster;
     const ParallelPlan plan = any_plan(random, model);
@@ -98,10 +107,36 @@ TEST(PlanRules, AskedFieldByFieldAreTheRulesOfTheWholePlan) {
     }
     const Result<void> whole = plan.validate(model, cluster, job.seq_len, job.global_batch);
     EXPECT_EQ(holds, whole.has_value()) << short_name(plan);
-    EXPECT_EQ(asked, plan_rules().size() - 2);  // two rules depend only on the job
+    EXPECT_EQ(asked,
+              plan_rules().size() + engine_rules().size() - 2);  // two rules depend only on the job
     valid += holds ? 1 : 0;
   }
   EXPECT_GT(valid, 50);
+}
+
+TEST(PlanRules, UncutExpertsDivideAllRanksOfAStage) {
+  const ModelSpec model = load_model("deepseek-v3").value();
+  const ClusterSpec cluster = load_cluster("128x8xH100-80GB-SXM").value();
+  const auto said = [&](const char* text) {
+    const ParallelPlan plan = parse_plan_text(text, "--plan").value().plan;
+    const Result<void> valid = plan.validate(model, cluster, 4096, 8192);
+    return valid ? "" : valid.error().message;
+  };
+  // dp*cp = 32, and tp*cp*dp = 64.
+  EXPECT_EQ(said("dp32.tp2.pp16.mb1.ep64.etp1.sp.split4x15-1"), "");
+  EXPECT_EQ(said("dp32.tp2.pp16.mb1.ep32.sp.split4x15-1"), "");
+  EXPECT_EQ(said("dp32.tp2.pp16.mb1.ep64.sp.split4x15-1"),
+            "ep: got 64, which does not divide 32 ranks of dp*cp; want a divisor (1, 2, 4, 8, 16, "
+            "32), or etp=1");
+  EXPECT_EQ(said("dp32.tp2.pp16.mb1.ep128.etp1.sp.split4x15-1"),
+            "ep: got 128, which does not divide 64 ranks of tp*cp*dp/etp; want a divisor (1, 2, 4, "
+            "8, 16, 32, …)");
+  EXPECT_EQ(said("dp32.tp2.pp16.mb1.etp1.split4x15-1"),
+            "sp: got 0 with tp=2 and etp=1; want 1, because each rank sends its own tokens");
+  const ModelSpec dense = load_model("llama-3-70b").value();
+  const ParallelPlan plan = parse_plan_text("dp32.tp2.pp16.mb1.etp1.sp", "--plan").value().plan;
+  EXPECT_EQ(plan.validate(dense, cluster, 4096, 8192).error().message,
+            "etp: got 1; want tp (2), or no etp, because llama-3-70b has no experts");
 }
 
 TEST(PlanRules, TellTheFieldOfTheirErrors) {

@@ -35,8 +35,9 @@ constexpr Word kWords[] = {
 constexpr PlanField kAlwaysNamed[] = {PlanField::kDp, PlanField::kTp, PlanField::kPp,
                                       PlanField::kMicroBatch};
 constexpr PlanField kNamedUnlessDefault[] = {
-    PlanField::kCp,        PlanField::kEp, PlanField::kVp,       PlanField::kZero,
-    PlanField::kRecompute, PlanField::kSp, PlanField::kSchedule, PlanField::kStageLayers};
+    PlanField::kCp, PlanField::kEp,       PlanField::kEtp,
+    PlanField::kVp, PlanField::kZero,     PlanField::kRecompute,
+    PlanField::kSp, PlanField::kSchedule, PlanField::kStageLayers};
 
 std::string name_part(const ParallelPlan& plan, PlanField field) {
   const std::string value = value_text(plan, field);
@@ -76,8 +77,9 @@ bool is_whole(const PartialPlan& stated) {
                      [&](PlanField field) { return stated.has(field); });
 }
 
-void imply_schedule(PartialPlan& partial) {
+void settle(PartialPlan& partial) {
   if (!partial.has(PlanField::kSchedule)) partial.plan.schedule = implied_schedule(partial.plan);
+  if (partial.has(PlanField::kTp)) partial.plan = with_settled_etp(std::move(partial.plan));
 }
 
 Error mixed_forms(std::string_view text, std::string_view option) {
@@ -151,7 +153,7 @@ Result<PartialPlan> fields_from_json(const Json& json, const std::string& where)
   }
   from.refuse_unknown();
   COPUS_TRY_VOID(from.finish());
-  imply_schedule(partial);
+  settle(partial);
   return partial;
 }
 
@@ -166,6 +168,7 @@ std::string short_name(const ParallelPlan& plan, PlanFields left_out) {
   };
   for (const PlanField field : kAlwaysNamed) add(field);
   ParallelPlan usual;
+  usual.tp = plan.tp;  // the default of etp
   usual.schedule = implied_schedule(plan);
   for (const PlanField field : kNamedUnlessDefault) {
     if (value_text(plan, field) != value_text(usual, field)) add(field);
@@ -187,7 +190,7 @@ Result<PartialPlan> parse_plan_text(std::string_view text, std::string_view opti
       COPUS_TRY_VOID(add_word(parts, part, text));
     }
   }
-  imply_schedule(parts.stated);
+  settle(parts.stated);
   if (!is_pairs && is_whole(parts.stated)) parts.stated.given = PlanFields::all();
   return std::move(parts.stated);
 }

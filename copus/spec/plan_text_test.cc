@@ -30,9 +30,10 @@ ParallelPlan random_plan(std::mt19937_64& random) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   ParallelPlan plan;
-  for (auto* field : {&plan.tp, &plan.cp, &plan.pp, &plan.vp, &plan.dp, &plan.ep}) {
+  for (auto* field : {&plan.tp, &plan.cp, &plan.pp, &plan.vp, &plan.dp, &plan.ep, &plan.etp}) {
     *field = pick(1, 3) == 1 ? 1 : pick(1, 9);
   }
+  plan = with_settled_etp(plan);
   plan.micro_batch = pick(0, 1) == 1 ? pick(1, 8) : pick(1, kMaxGpus);
   plan.zero = static_cast<int>(pick(0, 3));
   plan.recompute = static_cast<Recompute>(pick(0, 2));
@@ -80,6 +81,24 @@ TEST(PlanText, VirtualStagesImplyInterleavingUnlessTheScheduleIsStated) {
   EXPECT_EQ(plan_from_json(Json{{"vp", 2}}, "p")->plan.schedule, ScheduleKind::kInterleaved);
 }
 
+TEST(PlanText, ExpertsAreCutByTpUnlessTheTextSaysOtherwise) {
+  const ParallelPlan uncut = parsed_plan("dp32.tp2.pp16.mb1.ep64.etp1.z1.sp");
+  EXPECT_EQ(uncut.expert_tp(), 1);
+  EXPECT_EQ(uncut.expert_dp(), 1);
+  EXPECT_EQ(short_name(uncut), "dp32.tp2.pp16.mb1.ep64.etp1.z1.sp");
+  const ParallelPlan cut = parsed_plan("dp32.tp2.pp16.mb1.ep16.z1.sp");
+  EXPECT_EQ(cut.expert_tp(), 2);
+  EXPECT_EQ(cut.expert_dp(), 2);
+  // Both forms of the default are the same plan, in text and in JSON.
+  EXPECT_EQ(parsed_plan("dp32.tp2.pp16.mb1.ep16.etp2.z1.sp"), cut);
+  EXPECT_EQ(parsed_plan("tp=2,etp=2"), parsed_plan("tp=2"));
+  EXPECT_EQ(plan_from_json(Json{{"tp", 2}, {"etp", 2}}, "p")->plan,
+            plan_from_json(Json{{"tp", 2}}, "p")->plan);
+  EXPECT_EQ(plan_to_json(cut)["etp"], 2);
+  // A pin of etp alone holds under any tp.
+  EXPECT_EQ(parse_plan_text("etp=1", "--fix")->plan.etp, 1);
+}
+
 TEST(PlanText, ErrorsNameTheOptionTheKeyAndWhatWouldBeRight) {
   struct Case {
     std::string text, part;
@@ -119,7 +138,7 @@ TEST(PlanJson, WhatItPrintsParsesBackTheSame) {
 
 TEST(PlanJson, PrintsEveryFieldInOrder) {
   EXPECT_EQ(plan_to_json(parsed_plan("tp=2,pp=2,split=3-1")).dump(),
-            R"({"tp":2,"cp":1,"pp":2,"vp":1,"dp":1,"ep":1,"micro_batch":1,"zero":0,)"
+            R"({"tp":2,"cp":1,"pp":2,"vp":1,"dp":1,"ep":1,"etp":2,"micro_batch":1,"zero":0,)"
             R"("recompute":"none","sp":false,"schedule":"1f1b","stage_layers":[3,1]})");
 }
 

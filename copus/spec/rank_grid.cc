@@ -16,8 +16,12 @@ std::string_view to_string(Axis axis) {
       return "dp";
     case Axis::kPp:
       return "pp";
+    case Axis::kEtp:
+      return "etp";
     case Axis::kEp:
       return "ep";
+    case Axis::kEdp:
+      return "edp";
     case Axis::kDpCp:
       return "dp*cp";
   }
@@ -25,9 +29,9 @@ std::string_view to_string(Axis axis) {
 }
 
 RankGrid::RankGrid(const ParallelPlan& plan)
-    : tp_(plan.tp), cp_(plan.cp), dp_(plan.dp), pp_(plan.pp), ep_(plan.ep) {
-  COPUS_CHECK(tp_ >= 1 && cp_ >= 1 && dp_ >= 1 && pp_ >= 1 && ep_ >= 1);
-  COPUS_CHECK(dp_ * cp_ % ep_ == 0);
+    : tp_(plan.tp), cp_(plan.cp), dp_(plan.dp), pp_(plan.pp), ep_(plan.ep), etp_(plan.expert_tp()) {
+  COPUS_CHECK(tp_ >= 1 && cp_ >= 1 && dp_ >= 1 && pp_ >= 1 && ep_ >= 1 && etp_ >= 1);
+  COPUS_CHECK(tp_ * dp_ * cp_ % (ep_ * etp_) == 0);
 }
 
 std::int64_t RankGrid::size() const { return tp_ * cp_ * dp_ * pp_; }
@@ -57,8 +61,12 @@ std::int64_t RankGrid::group_size(Axis axis) const {
       return dp_;
     case Axis::kPp:
       return pp_;
+    case Axis::kEtp:
+      return etp_;
     case Axis::kEp:
       return ep_;
+    case Axis::kEdp:
+      return tp_ * cp_ * dp_ / (ep_ * etp_);
     case Axis::kDpCp:
       return dp_ * cp_;
   }
@@ -68,11 +76,15 @@ std::int64_t RankGrid::group_size(Axis axis) const {
 std::int64_t RankGrid::stride(Axis axis) const {
   switch (axis) {
     case Axis::kTp:
+    case Axis::kEtp:
       return 1;
     case Axis::kCp:
-    case Axis::kEp:    // cp and dp are next to each other in the order, so
-    case Axis::kDpCp:  // together they form one axis with the stride of cp
+    case Axis::kDpCp:  // cp and dp are next to each other in the order, so they form one axis
       return tp_;
+    case Axis::kEp:
+      return etp_;
+    case Axis::kEdp:
+      return etp_ * ep_;
     case Axis::kDp:
       return tp_ * cp_;
     case Axis::kPp:
@@ -84,7 +96,7 @@ std::int64_t RankGrid::stride(Axis axis) const {
 std::vector<std::int64_t> RankGrid::group_of(std::int64_t rank, Axis axis) const {
   const std::int64_t size = group_size(axis);
   const std::int64_t step = stride(axis);
-  // Groups are blocks of `size` steps along the axis, also for ep, so the place in the block
+  // Groups are blocks of `size` steps along the axis, also for experts, so the place in the block
   // follows from the rank without coordinates.
   const std::int64_t first = rank - rank / step % size * step;
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(size));

@@ -1,5 +1,6 @@
 // RankGrid: maps ranks to coordinates and groups, in Megatron-LM's order: tp fastest, then cp, dp,
-// pp. Expert-parallel groups are consecutive blocks of the dp*cp ranks.
+// pp. Experts divide the tp*cp*dp ranks of a stage in their own order: etp fastest, then ep, and
+// the rest (edp, expert data parallel) holds replicas.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace copus {
 
-enum class Axis { kTp, kCp, kDp, kPp, kEp, kDpCp };
+enum class Axis { kTp, kCp, kDp, kPp, kEtp, kEp, kEdp, kDpCp };
 std::string_view to_string(Axis axis);
 
 struct Coordinates {
@@ -32,7 +33,7 @@ class RankGrid {
   std::vector<std::int64_t> group_of(std::int64_t rank, Axis axis) const;
 
  private:
-  std::int64_t tp_, cp_, dp_, pp_, ep_;
+  std::int64_t tp_, cp_, dp_, pp_, ep_, etp_;
 };
 
 }  // namespace copus

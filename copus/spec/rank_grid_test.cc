@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace copus {
 namespace {
 
 using Ranks = std::vector<std::int64_t>;
 
-constexpr Axis kAxes[] = {Axis::kTp, Axis::kCp, Axis::kDp, Axis::kPp, Axis::kEp, Axis::kDpCp};
+constexpr Axis kAxes[] = {Axis::kTp,  Axis::kCp, Axis::kDp,  Axis::kPp,
+                          Axis::kEtp, Axis::kEp, Axis::kEdp, Axis::kDpCp};
+constexpr Axis kExpertAxes[] = {Axis::kEtp, Axis::kEp, Axis::kEdp};
 
 ParallelPlan plan_of(std::int64_t tp, std::int64_t cp, std::int64_t dp, std::int64_t pp,
                      std::int64_t ep = 1) {
@@ -29,8 +32,12 @@ void for_each_grid(Visit visit) {
     for (const std::int64_t cp : {1, 2, 4}) {
       for (const std::int64_t dp : {1, 2, 3, 4}) {
         for (const std::int64_t pp : {1, 2, 5}) {
-          for (std::int64_t ep = 1; ep <= dp * cp; ++ep) {
-            if (dp * cp % ep == 0) visit(plan_of(tp, cp, dp, pp, ep));
+          for (std::int64_t ep = 1; ep <= tp * dp * cp; ++ep) {
+            for (const std::int64_t etp : {0, 1, 2}) {
+              ParallelPlan plan = plan_of(tp, cp, dp, pp, ep);
+              plan.etp = etp;
+              if (tp * dp * cp % (ep * plan.expert_tp()) == 0) visit(plan);
+            }
           }
         }
       }
@@ -75,7 +82,8 @@ TEST(RankGrid, MembersOfAGroupDifferInItsAxisOnly) {
   for_each_grid([](const ParallelPlan& plan) {
     const RankGrid grid(plan);
     for (const Axis axis : kAxes) {
-      const bool inside = axis == Axis::kEp || axis == Axis::kDpCp;
+      if (std::count(std::begin(kExpertAxes), std::end(kExpertAxes), axis) > 0) continue;
+      const bool inside = axis == Axis::kDpCp;
       for (std::int64_t rank = 0; rank < grid.size(); ++rank) {
         const Coordinates a = grid.coordinates_of(rank);
         for (const std::int64_t member : grid.group_of(rank, axis)) {
@@ -84,6 +92,29 @@ TEST(RankGrid, MembersOfAGroupDifferInItsAxisOnly) {
           EXPECT_TRUE(axis == Axis::kPp || a.pp == b.pp);
           EXPECT_TRUE(axis == Axis::kCp || inside || a.cp == b.cp);
           EXPECT_TRUE(axis == Axis::kDp || inside || a.dp == b.dp);
+        }
+      }
+    }
+  });
+}
+
+TEST(RankGrid, ExpertAxesSpanEachStageAndMeetInOneRank) {
+  for_each_grid([](const ParallelPlan& plan) {
+    const RankGrid grid(plan);
+    const std::int64_t stage = plan.tp * plan.cp * plan.dp;
+    EXPECT_EQ(
+        grid.group_size(Axis::kEtp) * grid.group_size(Axis::kEp) * grid.group_size(Axis::kEdp),
+        stage);
+    for (std::int64_t rank = 0; rank < grid.size(); ++rank) {
+      for (const Axis axis : kExpertAxes) {
+        for (const std::int64_t member : grid.group_of(rank, axis))
+          EXPECT_EQ(member / stage, rank / stage) << to_string(axis);
+        for (const Axis other : kExpertAxes) {
+          if (axis == other) continue;
+          const Ranks a = grid.group_of(rank, axis), b = grid.group_of(rank, other);
+          Ranks both;
+          std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+          EXPECT_EQ(both, Ranks{rank});
         }
       }
     }
@@ -105,6 +136,15 @@ TEST(RankGrid, ExpertGroupsAreConsecutiveBlocksOfTheReplicas) {
   EXPECT_EQ(grid.group_of(3, Axis::kEp), (Ranks{1, 3, 5, 7}));
   EXPECT_EQ(grid.group_of(15, Axis::kEp), (Ranks{9, 11, 13, 15}));
   EXPECT_EQ(grid.stride(Axis::kEp), 2);
+}
+
+TEST(RankGrid, GroupsOfUncutExpertsReachOverTensorRanks) {
+  ParallelPlan plan = plan_of(2, 1, 4, 2, 4);
+  plan.etp = 1;
+  const RankGrid grid(plan);
+  EXPECT_EQ(grid.group_of(2, Axis::kEp), (Ranks{0, 1, 2, 3}));
+  EXPECT_EQ(grid.group_of(2, Axis::kEdp), (Ranks{2, 6}));
+  EXPECT_EQ(grid.group_of(13, Axis::kEp), (Ranks{12, 13, 14, 15}));
 }
 
 }  // namespace

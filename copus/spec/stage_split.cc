@@ -89,6 +89,14 @@ std::int64_t layers_of_chunk(const StageSplit& split, std::int64_t chunks,
   return split.middle - (index >= chunks - 1 - split.thinner ? 1 : 0);
 }
 
+std::int64_t layers_before_chunk(const StageSplit& split, std::int64_t chunks,
+                                 std::int64_t index) noexcept {
+  if (index == 0) return 0;
+  // The chunks from `thin` on, except the last one, have one layer less.
+  const std::int64_t thin = chunks - 1 - split.thinner;
+  return split.first + (index - 1) * split.middle - std::max<std::int64_t>(0, index - thin);
+}
+
 std::vector<std::int64_t> expand(const StageSplit& split, std::int64_t chunks) {
   std::vector<std::int64_t> layers;
   for (std::int64_t c = 0; c < chunks; ++c) layers.push_back(layers_of_chunk(split, chunks, c));

@@ -39,6 +39,10 @@ StageSplit equal_split(std::int64_t layers, std::int64_t chunks) noexcept;
 std::int64_t layers_of_chunk(const StageSplit& split, std::int64_t chunks,
                              std::int64_t index) noexcept;
 
+// Returns the layers of all chunks before chunk `index`. O(1).
+std::int64_t layers_before_chunk(const StageSplit& split, std::int64_t chunks,
+                                 std::int64_t index) noexcept;
+
 // Returns the layers of all chunks as a list.
 std::vector<std::int64_t> expand(const StageSplit& split, std::int64_t chunks);
 

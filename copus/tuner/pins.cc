@@ -20,9 +20,10 @@ using Int = std::int64_t;
 // change the first pin for which another value leaves a plan. Fields that depend on the layout come
 // before the layout itself.
 constexpr PlanField kFirstToChange[] = {
-    PlanField::kStageLayers, PlanField::kVp, PlanField::kZero,       PlanField::kSchedule,
-    PlanField::kSp,          PlanField::kEp, PlanField::kMicroBatch, PlanField::kRecompute,
-    PlanField::kCp,          PlanField::kDp, PlanField::kPp,         PlanField::kTp};
+    PlanField::kStageLayers, PlanField::kVp,  PlanField::kZero, PlanField::kSchedule,
+    PlanField::kSp,          PlanField::kEtp, PlanField::kEp,   PlanField::kMicroBatch,
+    PlanField::kRecompute,   PlanField::kCp,  PlanField::kDp,   PlanField::kPp,
+    PlanField::kTp};
 
 bool leave_a_plan(const StepModel& model, const PartialPlan& pins, Int micro_batches = 0) {
   SearchRequest request;
@@ -90,6 +91,8 @@ std::vector<std::string> alternatives(const StepModel& model, PlanField field,
       return near_divisors(gpus, pinned.dp);
     case PlanField::kEp:
       return near_divisors(model.model().is_moe() ? model.model().moe.experts : 1, pinned.ep);
+    case PlanField::kEtp:
+      return near_divisors(pinned.tp, pinned.expert_tp());
     case PlanField::kMicroBatch:
       return near_divisors(model.global_batch(), pinned.micro_batch);
     case PlanField::kVp: {
@@ -129,6 +132,15 @@ std::vector<std::string> right_values(const StepModel& model, const PartialPlan&
     if (right.size() == kShown) break;
   }
   return right;
+}
+
+// Returns what to add to the error if only the framework's limits forbid the pins.
+std::string because_of_limits(const StepModel& model, const PartialPlan& pins) {
+  if (model.limits() == nullptr) return "";
+  const StepModel unlimited(model.model(), model.cluster(), model.seq_len(), model.global_batch(),
+                            model.options());
+  if (!leave_a_plan(unlimited, pins)) return "";
+  return fmt::format(", because of the limits of {}", model.limits()->engine);
 }
 
 struct PlanChange {
@@ -201,6 +213,7 @@ Error pins_leave_nothing(const StepModel& model, const PartialPlan& pins, PlanFi
     because = because_of_product(plan, guilty, {kDp, kMicroBatch}, model.global_batch(),
                                  fmt::format("the batch of {}", model.global_batch()));
   }
+  if (because.empty()) because = because_of_limits(model, part);
   return field_error(name_of(field), "got {}{}; want {}{}", value_text(plan, field), others,
                      change.right.empty() ? "another" : join_or(change.right), because);
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 
@@ -31,6 +32,23 @@ struct PinnedJob {
     return checked ? "" : checked.error().message;
   }
 };
+
+TEST(Pins, AgainstAFrameworkNameItsLimit) {
+  const ModelSpec model = load_model("llama-3-8b").value();
+  const ClusterSpec cluster = load_cluster("2x8xH100-80GB-SXM").value();
+  const FrameworkProfile fsdp2 = framework_profile("fsdp2").value();
+  const StepModel step(model, cluster, 4096, 64, fsdp2.options, &*fsdp2.limits);
+  const auto error = [&](const char* pins) {
+    SearchRequest request;
+    request.fixed = parse_plan_text(pins, "--fix").value();
+    const Result<void> checked = check_pins(step, request);
+    return checked ? std::string("none") : checked.error().message;
+  };
+  EXPECT_EQ(error("tp=2"), "--fix: tp: got 2; want 1, because fsdp2 runs no tensor parallelism");
+  EXPECT_EQ(error("zero=1"), "--fix: zero: got 1; want 2 or 3, because of the limits of fsdp2");
+  EXPECT_EQ(error("cp=2,micro_batch=1"),
+            "--fix: cp: got 2; want 1, because fsdp2 runs no context parallelism");
+}
 
 TEST(HasPlan, IsWhetherASearchFindsAny) {
   const PinnedJob job("mixtral-8x7b", "2x8xH100-80GB-SXM", 96);
@@ -60,17 +78,16 @@ TEST(CheckPins, NamesTheOnePinThatIsAtFaultWhateverElseIsPinned) {
   EXPECT_EQ(
       job.said_of("mb=7,zero=1"),
       "--fix: micro_batch: got 7; want 6, 8 or 4, because it does not divide the batch of 96");
-  EXPECT_EQ(job.said_of("vp=40"), "--fix: vp: got 40; want 16, 15 or 14");
+  EXPECT_EQ(job.said_of("vp=40"), "--fix: vp: got 40; want 17, 16 or 15");
 }
 
 TEST(CheckPins, NamesTheFewestPinsThatCannotBeTogether) {
   const PinnedJob job("deepseek-v3", "256x8xH100-80GB-SXM", 1024, 4096);
   // Each of these pins is possible, and so is each pair. All three are not, because 2048 GPUs /
-  // (2*16) leave 64 ranks for dp*cp.
-  EXPECT_EQ(job.said_of("tp=2,pp=16,ep=128"),
-            "--fix: ep: got 128 with tp=2 and pp=16; want 64, 32 or 16");
-  EXPECT_EQ(job.said_of("tp=2,pp=16,ep=128,zero=1,sp=1"),
-            "--fix: ep: got 128 with tp=2 and pp=16; want 64, 32 or 16");
+  // 16 leave 128 ranks for a stage.
+  EXPECT_EQ(job.said_of("tp=2,pp=16,ep=256"), "--fix: ep: got 256 with pp=16; want 128, 64 or 32");
+  EXPECT_EQ(job.said_of("tp=2,pp=16,ep=256,zero=1,sp=1"),
+            "--fix: ep: got 256 with pp=16; want 128, 64 or 32");
   EXPECT_EQ(job.said_of("pp=64,zero=1"), "--fix: pp: got 64; want 32, 16 or 8");
   EXPECT_EQ(
       job.said_of("tp=2,ep=64,sp=0"),

@@ -44,7 +44,8 @@ bool fits(const StepModel& model, const StepEstimate& estimate) {
 }
 
 bool same_layout(const ParallelPlan& a, const ParallelPlan& b) {
-  return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp && a.dp == b.dp;
+  return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp && a.dp == b.dp &&
+         a.expert_tp() == b.expert_tp();
 }
 
 // The search reports a variant only if it is faster than a simpler variant of the same layout by
@@ -95,21 +96,25 @@ class Shortlist {
 };
 
 // The rules that each loop of the walk checks: a rule is checked as soon as its fields are known.
-// No rule concerns recompute.
 struct LoopRules {
   using Rules = std::vector<const PlanRule*>;
 
+  explicit LoopRules(bool has_limits) : limited(has_limits) {}
+
   Rules next(PlanFields added) {
-    Rules rules = rules_of(known, added);
+    Rules rules = rules_of(known, added, limited);
     known = known | added;
     return rules;
   }
 
+  bool limited;
   PlanFields known;
   Rules tp = next({kTp});
   Rules cp = next({kCp});
   Rules ep = next({kEp});
+  Rules etp = next({kEtp});
   Rules sp = next({kSp});
+  Rules recompute = next({kRecompute});
   Rules micro_batch = next({kMicroBatch});
   Rules pipeline = next({kPp, kDp});  // dp is the number of GPUs / (the others)
   Rules schedule = next({kSchedule, kVp});
@@ -130,7 +135,8 @@ class Walk {
         shortlist_(shortlist),
         stops_at_first_(stops_at_first),
         gpus_(model.cluster().gpus()),
-        job_(plan_job(model)) {}
+        job_(plan_job(model)),
+        rules_(model.limits() != nullptr) {}
 
   void run() {
     const std::vector<Int> gpu_divisors = divisors(gpus_);
@@ -143,22 +149,14 @@ class Walk {
       for (const Int cp : choices(kCp, fixed_.plan.cp, gpu_divisors)) {
         plan_.cp = cp;
         if (gpus_ % (tp * cp) != 0 || !let_pass(rules_.cp)) continue;
-        if (cp > 1 && !runs_ring_attention(model_.options(), model_.cluster().gpu)) continue;
+        if (cp > 1 && !runs_fused_attention(model_.options(), model_.cluster().gpu)) continue;
         for (const Int ep : choices(kEp, fixed_.plan.ep, expert_divisors)) {
           plan_.ep = ep;
           if (!let_pass(rules_.ep)) continue;
-          for (const bool sp : {true, false}) {
-            plan_.sp = sp;
-            if (!allowed(kSp, fixed_.plan.sp, sp) || !let_pass(rules_.sp)) continue;
-            for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-              plan_.recompute = r;
-              if (!allowed(kRecompute, fixed_.plan.recompute, r)) continue;
-              for (const Int b : choices(kMicroBatch, fixed_.plan.micro_batch, batch_divisors)) {
-                plan_.micro_batch = b;
-                if (!let_pass(rules_.micro_batch)) continue;
-                if (!walk_pipelines(gpu_divisors)) break;
-              }
-            }
+          for (const Int etp : expert_cuts(tp)) {
+            plan_.etp = etp;
+            if (!let_pass(rules_.etp)) continue;
+            walk_shapes(batch_divisors, gpu_divisors);
           }
         }
       }
@@ -170,6 +168,30 @@ class Walk {
   const Candidate& least_memory() const { return least_memory_; }
 
  private:
+  void walk_shapes(const std::vector<Int>& batch_divisors, const std::vector<Int>& gpu_divisors) {
+    for (const bool sp : {true, false}) {
+      plan_.sp = sp;
+      if (!allowed(kSp, fixed_.plan.sp, sp) || !let_pass(rules_.sp)) continue;
+      for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        plan_.recompute = r;
+        if (!allowed(kRecompute, fixed_.plan.recompute, r)) continue;
+        if (!let_pass(rules_.recompute)) continue;
+        for (const Int b : choices(kMicroBatch, fixed_.plan.micro_batch, batch_divisors)) {
+          plan_.micro_batch = b;
+          if (!let_pass(rules_.micro_batch)) continue;
+          if (!walk_pipelines(gpu_divisors)) break;
+        }
+      }
+    }
+  }
+
+  // Returns the values of etp to try, as a plan stores them: 0 is tp. Experts are cut like the
+  // dense layers or not at all, as today's recipes do. Other values must be pinned.
+  std::vector<Int> expert_cuts(Int tp) const {
+    if (fixed_.has(kEtp)) return {fixed_.plan.etp == tp ? 0 : fixed_.plan.etp};
+    return spec_.is_moe() && tp > 1 ? std::vector<Int>{0, 1} : std::vector<Int>{0};
+  }
+
   bool let_pass(const LoopRules::Rules& rules) const {
     return std::all_of(rules.begin(), rules.end(),
                        [&](const PlanRule* rule) { return rule->holds(plan_, job_); });
@@ -200,6 +222,7 @@ class Walk {
       }
       if (!have_costs) {
         costs_ = model_.shape_costs(plan_);
+        least_time_ = model_.least_time(plan_, costs_);
         have_costs = true;
         if (feasible_ > 0 && costs_.activations.working > model_.capacity()) return false;
       }
@@ -214,12 +237,14 @@ class Walk {
     const bool any_schedule = !fixed_.has(kSchedule);
     if (any_schedule || fixed_.plan.schedule != ScheduleKind::kInterleaved) {
       plan_.schedule = any_schedule ? ScheduleKind::k1F1B : fixed_.plan.schedule;
-      if (allowed<Int>(kVp, fixed_.plan.vp, 1)) walk_splits(1);
+      plan_.vp = 1;
+      if (allowed<Int>(kVp, fixed_.plan.vp, 1) && let_pass(rules_.schedule)) walk_splits(1);
     }
     if (any_schedule || fixed_.plan.schedule == ScheduleKind::kInterleaved) {
       plan_.schedule = ScheduleKind::kInterleaved;
       const Int most = fixed_.has(kVp) ? kMaxChunks : kMostVirtualStages;
-      for (Int vp = 2; vp <= std::min(spec_.layers / plan_.pp, most); ++vp) {
+      // The embedding and the head may each take the place of a layer, with a chunk of their own.
+      for (Int vp = 2; vp <= std::min((spec_.layers + 2) / plan_.pp, most); ++vp) {
         plan_.vp = vp;
         // If two virtual stages are refused, more are refused too.
         if (!let_pass(rules_.schedule)) return;
@@ -251,7 +276,10 @@ class Walk {
     plan_.stage_layers = pinned.stage_layers;
     if (let_pass(rules_.schedule) && let_pass(rules_.split)) {
       for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
-        if (zero_allowed()) consider(model_.predict(plan_), StageSplit{}, true);
+        if (!zero_allowed()) continue;
+        const StepEstimate estimate = model_.predict(plan_);
+        const auto candidate = [&] { return Candidate{plan_, {}, true, searched_, estimate.time}; };
+        if (counts(estimate.memory.total(), candidate)) offer(candidate());
       }
     }
     plan_.stage_layers.clear();
@@ -260,30 +288,49 @@ class Walk {
   bool zero_allowed() const {
     if (!allowed(kZero, fixed_.plan.zero, plan_.zero)) return false;
     // ZeRO over one rank shards nothing. It is tried only if it is pinned.
-    if (!fixed_.has(kZero) && plan_.zero > 0 && plan_.dp * plan_.cp == 1) return false;
+    if (!fixed_.has(kZero) && plan_.zero > 0 && !has_replicas()) return false;
     return let_pass(rules_.zero);
+  }
+
+  // Whether several ranks hold the same parameters: dense layers, or experts that are cut less.
+  bool has_replicas() const {
+    return plan_.dp * plan_.cp > 1 || (spec_.is_moe() && plan_.expert_dp() > 1);
   }
 
   void walk_zero(const StageSplit& split, bool equal) {
     for (plan_.zero = 0; plan_.zero <= 3; ++plan_.zero) {
-      if (zero_allowed()) consider(model_.closed_form(plan_, costs_, split), split, equal);
+      if (!zero_allowed()) continue;
+      const auto candidate = [&] {
+        return Candidate{plan_, split, equal, searched_,
+                         model_.closed_form(plan_, costs_, split).time};
+      };
+      if (!counts(model_.closed_form_memory(plan_, costs_, split), candidate)) continue;
+      // Most plans need no time: they are too slow even without bubble and reduction.
+      const bool bounded =
+          plan_.schedule == ScheduleKind::k1F1B || plan_.schedule == ScheduleKind::kInterleaved;
+      if (!bounded || least_time_ < shortlist_.bound()) offer(candidate());
     }
   }
 
-  void consider(const StepEstimate& estimate, const StageSplit& split, bool equal) {
+  // Counts a plan that needs this memory. Returns whether it fits. Until a plan fits, keeps the one
+  // that needs least, as `candidate` makes it.
+  template <typename MakeCandidate>
+  bool counts(Bytes need, const MakeCandidate& candidate) {
     ++searched_;
     if (progress_ && searched_ % kProgressEvery == 0) progress_(searched_);
-    const Bytes need = estimate.memory.total();
-    if (!(need <= model_.budget())) {
-      if (feasible_ == 0 && (least_bytes_.v <= 0 || need < least_bytes_)) {
-        least_bytes_ = need;
-        least_memory_ = {plan_, split, equal, searched_, estimate.time};
-      }
-      return;
+    if (need <= model_.budget()) {
+      ++feasible_;
+      return true;
     }
-    ++feasible_;
-    if (estimate.time < shortlist_.bound())
-      shortlist_.offer({plan_, split, equal, searched_, estimate.time});
+    if (feasible_ == 0 && (least_bytes_.v <= 0 || need < least_bytes_)) {
+      least_bytes_ = need;
+      least_memory_ = candidate();
+    }
+    return false;
+  }
+
+  void offer(const Candidate& candidate) {
+    if (candidate.time < shortlist_.bound()) shortlist_.offer(candidate);
   }
 
   const StepModel& model_;
@@ -298,6 +345,7 @@ class Walk {
   LoopRules rules_;
   ParallelPlan plan_;  // complete up to the current loop
   ShapeCosts costs_;
+  Seconds least_time_;  // of all plans with these costs
   Int searched_ = 0;
   Int feasible_ = 0;
   Candidate least_memory_;
@@ -373,8 +421,8 @@ SearchResult search(const StepModel& model, const SearchRequest& request) {
 }
 
 PlanJob plan_job(const StepModel& model) {
-  return {model.model(), model.cluster(), model.seq_len(), model.global_batch(),
-          model.options().stage_cut};
+  return {model.model(),        model.cluster(),           model.seq_len(),
+          model.global_batch(), model.options().stage_cut, model.limits()};
 }
 
 bool has_plan(const StepModel& model, const SearchRequest& request) {
@@ -391,49 +439,6 @@ ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp) {
   plan.vp = chunks / pp;
   if (plan.vp > 1 && !fixed.has(kSchedule)) plan.schedule = ScheduleKind::kInterleaved;
   return plan;
-}
-
-std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned) {
-  const PartialPlan& fixed = pinned.fixed;
-  const ClusterSpec& cluster = model.cluster();
-  const Int gpus = cluster.gpus();
-  std::vector<std::pair<Int, Int>> layouts;  // (tp, pp), in the order in which the rule tries them
-  Int widest = 1;
-  for (const Int tp : divisors(gpus)) {
-    if (fixed.has(kTp) ? tp != fixed.plan.tp : tp > cluster.gpus_per_node) continue;
-    ParallelPlan plan;
-    plan.tp = tp;
-    if (broken_rule({kTp}, plan, plan_job(model)) != nullptr) continue;
-    layouts.emplace_back(tp, 1);
-    widest = tp;
-  }
-  for (const Int pp : divisors(gpus / widest)) {
-    if (pp > 1) layouts.emplace_back(widest, pp);
-  }
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-    if (fixed.has(kRecompute) && fixed.plan.recompute != recompute) {
-      if (recompute == Recompute::kFull) break;
-    }
-    for (const auto& [tp, pp] : layouts) {
-      ParallelPlan usual;
-      usual.tp = tp;
-      usual.pp = pp;
-      usual.recompute = recompute;
-      usual.zero = gpus / (tp * pp) > 1 ? 1 : 0;
-      usual.sp = tp > 1;
-      if (fixed.has(kPp) && fixed.plan.pp != pp) continue;
-      SearchRequest request;
-      request.fixed = fixed;
-      request.micro_batches = pinned.micro_batches;
-      request.top = 1;
-      for (const PlanField field : {kTp, kPp, kRecompute, kCp, kVp, kZero, kSp}) {
-        if (!fixed.has(field)) request.fixed.pin({field}, usual);
-      }
-      SearchResult found = search(model, request);
-      if (!found.plans.empty()) return found.plans.front();
-    }
-  }
-  return std::nullopt;
 }
 
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next) {

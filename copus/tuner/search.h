@@ -22,8 +22,8 @@ struct SearchRequest {
   // Micro-batches per step and replica (steps of gradient accumulation); 0: not pinned.
   std::int64_t micro_batches = 0;
   std::int64_t top = 10;  // how many to report
-  // false: one entry per layout (tp, cp, ep, pp, dp), its best variant. true: every variant is an
-  // entry.
+  // false: one entry per layout (tp, cp, ep, etp, pp, dp), its best variant. true: every variant is
+  // an entry.
   bool variants = false;
   // Called from time to time with the number of plans searched so far.
   std::function<void(std::int64_t)> progress = nullptr;
@@ -56,12 +56,6 @@ PlanJob plan_job(const StepModel& model);
 // Returns the pinned parts as a plan with `pp` stages. A split that is pinned without vp implies
 // the number of virtual stages.
 ParallelPlan with_implied_stages(const PartialPlan& fixed, std::int64_t pp);
-
-// Returns the plan of the usual rule (Narayanan et al. 2021, arXiv 2104.04473, section 3): tensor
-// parallelism inside the node until the model fits, then pipeline stages, then data parallelism;
-// the best micro-batch; distributed optimizer and sequence parallelism on. Keeps the request's pins
-// and ignores its options for reporting. Empty if nothing fits.
-std::optional<RankedPlan> megatron_heuristic(const StepModel& model, const SearchRequest& pinned);
 
 // Says in one line by how much `best` is faster than `next`, and in which parts of the step.
 std::string explain_difference(const RankedPlan& best, const RankedPlan& next);

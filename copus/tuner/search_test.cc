@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
 #include "copus/spec/plan_fields.h"
@@ -23,6 +25,7 @@ struct Job {
   ModelSpec model;
   ClusterSpec cluster;
   Int seq_len, global_batch;
+  std::optional<EngineLimits> limits;
   std::unique_ptr<StepModel> step;
 
   Job(ModelSpec spec, const std::string& cluster_name, Int tokens, Int batch, double memory_gib = 0)
@@ -46,8 +49,15 @@ struct Job {
     request.variants = variants;
     return search(*step, request);
   }
+  // Gives the job the limits of a framework.
+  void limit_to(const std::string& framework) {
+    limits = framework_profile(framework).value().limits.value();
+    step = std::make_unique<StepModel>(model, cluster, seq_len, global_batch, step->options(),
+                                       &*limits);
+  }
   Result<void> validate(const ParallelPlan& plan) const {
-    return plan.validate(model, cluster, seq_len, global_batch);
+    return plan.validate(model, cluster, seq_len, global_batch, StageCut::kLayers,
+                         limits ? &*limits : nullptr);
   }
   bool fits(const StepEstimate& estimate) const {
     return estimate.memory.total() <= step->budget();
@@ -58,6 +68,40 @@ ModelSpec small_moe() {
   ModelSpec model = load_model("tiny").value();
   model.moe = {4, 2, 256, 1, 1, false};
   return model;
+}
+
+// Every second layer has experts.
+ModelSpec alternating_moe() {
+  ModelSpec model = small_moe();
+  model.moe.first_dense_layers = 0;
+  model.moe.layer_step = 2;
+  model.moe.layer_offset = 1;
+  return model;
+}
+
+// Llama 3.1 405B has 126 layers, so that embedding and head make 128 with them.
+TEST(Search, GivesEmbeddingAndHeadChunksOfTheirOwn) {
+  const Job job("llama-3.1-405b", "64x8xH100-80GB-SXM", 8192, 256);
+  const SearchResult found = job.find("tp=8,pp=16,vp=8,sp=1", 1);
+  ASSERT_FALSE(found.plans.empty());
+  const std::vector<Int>& layers = found.plans[0].plan.stage_layers;
+  ASSERT_EQ(layers.size(), 128U);
+  EXPECT_EQ(layers.front(), 0);
+  EXPECT_EQ(layers.back(), 0);
+  EXPECT_EQ(std::count(layers.begin(), layers.end(), 1), 126);
+}
+
+TEST(Search, OffersUncutExpertsUnderTensorParallelism) {
+  // With 4 of 8 experts per token, cutting them gathers and scatters every token four times.
+  const Job job(small_moe(), "1x8xH100-80GB-SXM", 128, 8);
+  const SearchResult found = job.find("tp=4,pp=1,sp=1");
+  ASSERT_FALSE(found.plans.empty());
+  EXPECT_EQ(found.plans[0].plan.expert_tp(), 1) << short_name(found.plans[0].plan);
+  for (const RankedPlan& ranked : job.find("tp=4,pp=1,etp=2").plans)
+    EXPECT_EQ(ranked.plan.expert_tp(), 2);
+  const SearchResult pinned = job.find("etp=1", 100);
+  for (const RankedPlan& ranked : pinned.plans) EXPECT_EQ(ranked.plan.expert_tp(), 1);
+  EXPECT_GT(job.find("etp=4", 100).searched, 0) << "also without a pinned tp";
 }
 
 // Searches the space with nested loops: predict() simulates every plan that validate() accepts.
@@ -101,20 +145,29 @@ struct BruteForce {
           if (gpus % (p.tp * p.cp * p.pp) != 0) continue;
           p.dp = gpus / (p.tp * p.cp * p.pp);
           for (p.ep = 1; p.ep <= gpus; ++p.ep) {
-            for (p.vp = 1; p.vp <= job.model.layers / p.pp; ++p.vp) {
-              p.schedule = p.vp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
-              for (p.micro_batch = 1; p.micro_batch <= job.global_batch; ++p.micro_batch) {
-                for (const Recompute r :
-                     {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-                  p.recompute = r;
-                  for (p.zero = 0; p.zero <= 3; ++p.zero) {
-                    if (p.zero > 0 && p.dp * p.cp == 1) continue;  // nothing to shard over
-                    for (const bool sp : {false, true}) {
-                      p.sp = sp;
-                      consider_splits(job, p);
-                    }
-                  }
-                }
+            consider_cuts(job, p);
+          }
+        }
+      }
+    }
+  }
+
+  // Experts are cut over tp ranks, or not at all.
+  void consider_cuts(const Job& job, ParallelPlan p) {
+    for (p.etp = 0; p.etp <= (p.tp > 1 && job.model.is_moe() ? 1 : 0); ++p.etp) {
+      for (p.vp = 1; p.vp <= (job.model.layers + 2) / p.pp; ++p.vp) {
+        p.schedule = p.vp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::k1F1B;
+        for (p.micro_batch = 1; p.micro_batch <= job.global_batch; ++p.micro_batch) {
+          for (const Recompute r : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+            p.recompute = r;
+            for (p.zero = 0; p.zero <= 3; ++p.zero) {
+              // There must be something to shard over.
+              const bool dense_replicas = p.dp * p.cp > 1;
+              const bool expert_replicas = job.model.is_moe() && p.expert_dp() > 1;
+              if (p.zero > 0 && !dense_replicas && !expert_replicas) continue;
+              for (const bool sp : {false, true}) {
+                p.sp = sp;
+                consider_splits(job, p);
               }
             }
           }
@@ -140,6 +193,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
       {Job("llama-3.2-1b", "2x4xA100-40GB-SXM", 2048, 16, 16), kNearTie},  // few plans fit
       {Job(small_moe(), "1x8xH100-80GB-SXM", 128, 8), kNearTie},
       {Job(small_moe(), "2x3xA100-80GB-SXM", 128, 6), kNearTie},
+      {Job(alternating_moe(), "2x4xH100-80GB-SXM", 128, 8), kNearTie},
       {Job("gpt2-xl", "2x4xV100-16GB-SXM", 1024, 8), kUneven},
   };
   for (const auto& [job, regret] : cases) {
@@ -157,6 +211,29 @@ TEST(Search, FindsWhatBruteForceFinds) {
     EXPECT_GE(slower, -1e-12);
     EXPECT_LE(slower, regret) << short_name(best) << ", not " << short_name(all.best_plan);
   }
+}
+
+// A framework's limits are the same rules in the search and for a given plan.
+TEST(Search, UnderTheLimitsOfAFrameworkFindsWhatBruteForceFinds) {
+  int all_plans = 0;
+  for (const std::string& framework : framework_names()) {
+    for (const char* model : {"tiny", "llama-3.2-1b", "moe"}) {
+      Job job(std::string_view(model) == "moe" ? small_moe() : load_model(model).value(),
+              "1x4xH100-80GB-SXM", 128, 8);
+      const Int unlimited = job.find().searched;
+      job.limit_to(framework);
+      SCOPED_TRACE(framework + " " + model);
+      const BruteForce all(job);
+      const SearchResult found = job.find();
+      EXPECT_EQ(found.searched, all.plans);
+      EXPECT_EQ(found.feasible, all.feasible);
+      EXPECT_LE(found.searched, unlimited);
+      ASSERT_FALSE(found.plans.empty());
+      EXPECT_LE(found.plans[0].estimate.time / all.best - 1, 0.02);
+      all_plans += static_cast<int>(all.plans);
+    }
+  }
+  EXPECT_GT(all_plans, 1000);
 }
 
 class EverySearch : public ::testing::TestWithParam<const char*> {};
@@ -308,41 +385,6 @@ TEST(Search, ShiftsFromPipelineToDataParallelismAsTheBatchGrows) {
   }
 }
 
-TEST(MegatronHeuristic, KeepsTensorParallelismInsideTheNodeAndPipelinesOnlyBeyondIt) {
-  struct Case {
-    const char* model;
-    const char* cluster;
-  };
-  for (const Case& c : {Case{"llama-3-8b", "2x8xH100-80GB-SXM"},
-                        {"llama-3-70b", "8x8xH100-80GB-SXM"},
-                        {"gpt3-175b", "64x8xH100-80GB-SXM"},
-                        {"llama-3.2-1b", "1x8xH100-80GB-SXM"},
-                        {"llama-3-70b", "32x4xA100-80GB-SXM"}}) {
-    const Job job(c.model, c.cluster, 2048, 512);
-    const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, {});
-    ASSERT_TRUE(usual.has_value()) << c.model;
-    const ParallelPlan& p = usual->plan;
-    EXPECT_TRUE(job.validate(p).has_value()) << short_name(p);
-    EXPECT_TRUE(job.fits(usual->estimate)) << short_name(p);
-    EXPECT_LE(p.tp, job.cluster.gpus_per_node) << short_name(p);
-    if (p.pp > 1) {
-      EXPECT_EQ(p.tp, job.cluster.gpus_per_node) << short_name(p);
-    }
-    EXPECT_EQ(p.zero, p.dp > 1 ? 1 : 0) << short_name(p);
-    EXPECT_EQ(p.sp, p.tp > 1) << short_name(p);
-    // The search finds a plan at least as fast, because the heuristic's plan is one of its
-    // candidates.
-    EXPECT_LE(job.find().plans[0].estimate.time.v, usual->estimate.time.v * 1.002) << c.model;
-  }
-}
-
-TEST(MegatronHeuristic, TakesTheLeastTensorParallelismThatFits) {
-  const Job small("llama-3.2-1b", "1x8xH100-80GB-SXM", 2048, 512);
-  EXPECT_EQ(megatron_heuristic(*small.step, {}).value().plan.tp, 1);
-  const Job large("llama-3-70b", "8x8xH100-80GB-SXM", 2048, 512);
-  EXPECT_GT(megatron_heuristic(*large.step, {}).value().plan.tp, 1);
-}
-
 // A pin narrows the space, so a search without the pin must find a plan as fast as a search with
 // it. The closed form is least accurate for few micro-batches on uneven virtual stages.
 TEST(Search, APinCannotMakeTheBestFasterWithFewMicroBatches) {
@@ -365,25 +407,6 @@ TEST(Search, APinCannotMakeTheBestFasterWithFewMicroBatches) {
           << model << " " << cluster << " " << pin;
     }
   }
-}
-
-TEST(MegatronHeuristic, HonoursPinsAndFindsNothingWhereNothingFits) {
-  const Job job("llama-3-8b", "2x8xH100-80GB-SXM", 2048, 512);
-  const PartialPlan pinned = parse_plan_text("tp=4,zero=0,recompute=full", "--fix").value();
-  const std::optional<RankedPlan> usual = megatron_heuristic(*job.step, {pinned});
-  ASSERT_TRUE(usual.has_value());
-  EXPECT_EQ(usual->plan.tp, 4);
-  EXPECT_EQ(usual->plan.zero, 0);
-  EXPECT_EQ(usual->plan.recompute, Recompute::kFull);
-  // The model is too large for two GPUs, so the rule goes on to pipeline stages and keeps tp=2.
-  const Job large("gpt3-175b", "16x8xA100-80GB-SXM", 2048, 256);
-  const std::optional<RankedPlan> staged =
-      megatron_heuristic(*large.step, {parse_plan_text("tp=2", "--fix").value()});
-  ASSERT_TRUE(staged.has_value());
-  EXPECT_EQ(staged->plan.tp, 2);
-  EXPECT_GT(staged->plan.pp, 1);
-  const Job hopeless("gpt3-175b", "1x8xV100-16GB-SXM", 2048, 64);
-  EXPECT_FALSE(megatron_heuristic(*hopeless.step, {}).has_value());
 }
 
 TEST(ExplainDifference, NamesBothPlansAndThePartsThatDecide) {
@@ -424,7 +447,6 @@ TEST(Search, KeepsToTheNumberOfMicroBatchesThatIsPinned) {
   EXPECT_EQ(eight.plans.size(), of_eight);
   for (const RankedPlan& one : eight.plans)
     EXPECT_EQ(one.plan.micro_batches(64), 8) << short_name(one.plan);
-  EXPECT_EQ(megatron_heuristic(*job.step, request)->plan.micro_batches(64), 8);
   request.micro_batches = 7;
   EXPECT_EQ(search(*job.step, request).searched, 0);
 }

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "copus/spec/rank_grid.h"
+#include "copus/tuner/expert_flows.h"
 
 namespace copus {
 namespace {
@@ -49,7 +50,7 @@ class FlowBuilder {
 
 // The bytes that one GPU of a pipeline stage sends in a step, over all chunks and micro-batches.
 struct StageVolume {
-  Bytes tp, cp;
+  Bytes tp, etp, cp;
   Bytes ep_dispatch;           // the buffers of all dispatches, including what stays on the GPU
   Bytes to_next, to_previous;  // to the neighbouring stages, in a ring
   Bytes dense_replicas, expert_replicas;
@@ -63,6 +64,7 @@ StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, const 
   for (std::int64_t chunk = stage; chunk < chunks; chunk += plan.pp) {
     const ChunkVolume v = chunk_volume(step, plan, costs, chunk);
     sum.tp += v.sum().tp * micro_batches;
+    sum.etp += v.sum().etp * micro_batches;
     sum.cp += v.sum().cp * micro_batches;
     sum.ep_dispatch += v.sum().ep * micro_batches;
     if (chunk + 1 < chunks) sum.to_next += v.message * micro_batches;
@@ -75,30 +77,16 @@ StageVolume stage_volume(const StepModel& step, const ParallelPlan& plan, const 
     return v.reduce + v.gather + (v.per_forward + v.per_backward) * micro_batches;
   };
   sum.dense_replicas = in_step(params.dense, replicas);
-  sum.expert_replicas = in_step(params.expert, replicas / plan.ep);
+  sum.expert_replicas = in_step(params.expert, step.model().is_moe() ? plan.expert_dp() : 1);
   return sum;
 }
 
-// The data-parallel ring, numbered as in RankGrid: cp fastest. Expert-parallel groups are its
-// consecutive blocks of ep ranks; the replicas of an expert are ep ranks apart.
-class Replicas {
- public:
-  Replicas(const ParallelPlan& plan, const RankGrid& grid, Coordinates at)
-      : plan_(plan), grid_(grid), at_(at), index_(at.dp * plan.cp + at.cp) {}
-
-  std::int64_t index() const { return index_; }
-  std::int64_t size() const { return plan_.dp * plan_.cp; }
-  std::int64_t rank_at(std::int64_t index) const {
-    return grid_.rank_of({at_.tp, index % plan_.cp, index / plan_.cp % plan_.dp, at_.pp});
-  }
-  std::int64_t ahead(std::int64_t steps) const { return rank_at((index_ + steps) % size()); }
-
- private:
-  const ParallelPlan& plan_;
-  const RankGrid& grid_;
-  Coordinates at_;
-  std::int64_t index_;
-};
+// Returns the next rank in the ring of `rank` along an axis.
+std::int64_t next_in(const RankGrid& grid, std::int64_t rank, Axis axis) {
+  const std::int64_t size = grid.group_size(axis), stride = grid.stride(axis);
+  const std::int64_t index = rank / stride % size;
+  return rank + ((index + 1) % size - index) * stride;
+}
 
 std::int64_t flow_estimate(const ParallelPlan& plan) { return plan.gpus() * (6 + plan.ep); }
 
@@ -162,28 +150,22 @@ Result<Traffic> compute_traffic(const StepModel& step, const ParallelPlan& plan,
       return grid.rank_of({at.tp, at.cp, at.dp, stage % plan.pp});
     };
 
-    const std::int64_t next_tp = grid.rank_of({(at.tp + 1) % plan.tp, at.cp, at.dp, at.pp});
-    const std::int64_t next_cp = grid.rank_of({at.tp, (at.cp + 1) % plan.cp, at.dp, at.pp});
-    builder.send(rank, next_tp, Dimension::kTp, volume.tp);
-    builder.send(rank, next_cp, Dimension::kCp, volume.cp);
+    const auto next = [&](Axis axis) { return next_in(grid, rank, axis); };
+    builder.send(rank, next(Axis::kTp), Dimension::kTp, volume.tp);
+    builder.send(rank, next(Axis::kEtp), Dimension::kTp, volume.etp);
+    builder.send(rank, next(Axis::kCp), Dimension::kCp, volume.cp);
     builder.send(rank, stage_at(at.pp + 1), Dimension::kPp, volume.to_next);
     builder.send(rank, stage_at(at.pp + plan.pp - 1), Dimension::kPp, volume.to_previous);
     if (at.pp == 0 || at.pp == plan.pp - 1) {
       builder.send(rank, stage_at(plan.pp - 1 - at.pp), Dimension::kEmbedding, tied);
     }
 
-    const Replicas replicas(plan, grid, at);
-    builder.send(rank, replicas.ahead(1), Dimension::kDp, volume.dense_replicas);
-    builder.send(rank, replicas.ahead(plan.ep), Dimension::kDp, volume.expert_replicas);
+    builder.send(rank, next(Axis::kDpCp), Dimension::kDp, volume.dense_replicas);
+    builder.send(rank, next(Axis::kEdp), Dimension::kDp, volume.expert_replicas);
     if (routes) {
-      const std::int64_t block = replicas.index() / plan.ep * plan.ep;
-      const double own = shares[static_cast<std::size_t>(replicas.index() - block)];
-      for (std::int64_t j = 0; j < plan.ep; ++j) {
-        const double theirs = shares[static_cast<std::size_t>(j)];
-        // A rank sends with the dispatch to the ranks of other experts, and with the combine from
-        // its own experts.
-        builder.send(rank, replicas.rank_at(block + j), Dimension::kEp,
-                     volume.ep_dispatch * (theirs + own));
+      for (const ExpertFlow& flow : expert_flows(step, plan, shares, rank)) {
+        builder.send(rank, flow.destination, Dimension::kEp,
+                     volume.ep_dispatch * (flow.dispatch + flow.combine));
       }
     }
     builder.finish_gpu();

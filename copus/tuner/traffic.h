@@ -2,8 +2,9 @@
 //
 // GPUs are numbered as ranks, node by node (rank_grid.h). All-reduce, all-gather and reduce-scatter
 // use a ring in rank order, so a GPU sends only to the next member of its group. In an all-to-all
-// it sends to each member. A pipeline stage sends to the same place in the next stage (activations)
-// and in the previous one (gradients). Pure functions; thread-safe.
+// it sends to each member, or once to each node that hands tokens on (expert_flows.h). A pipeline
+// stage sends to the same place in the next stage (activations) and in the previous one
+// (gradients). Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "copus/spec/rank_grid.h"
+#include "copus/tuner/expert_flows.h"
 
 namespace copus {
 namespace {
@@ -25,12 +26,16 @@ struct ExpertShare {
   double combine = 0;
 };
 
-ExpertShare expert_share(const ModelSpec& model, const ParallelPlan& plan, Coordinates at,
+ExpertShare expert_share(const StepModel& step, const ParallelPlan& plan, std::int64_t gpu,
                          double skew) {
-  if (!model.is_moe() || plan.ep <= 1) return {};
-  const std::int64_t member = (at.dp * plan.cp + at.cp) % plan.ep;
-  const double own = expert_rank_shares(model.moe, plan.ep, skew)[static_cast<std::size_t>(member)];
-  return {1 - own, own * real(plan.ep - 1)};
+  ExpertShare sum;
+  if (!step.model().is_moe() || plan.ep <= 1) return sum;
+  const std::vector<double> shares = expert_rank_shares(step.model().moe, plan.ep, skew);
+  for (const ExpertFlow& flow : expert_flows(step, plan, shares, gpu)) {
+    sum.dispatch += flow.dispatch;
+    sum.combine += flow.combine;
+  }
+  return sum;
 }
 
 PieceCost chunk_cost(const StepModel::RankPieces& pieces, const LayerCosts& costs) {
@@ -67,7 +72,7 @@ void add_pass(std::vector<SlotBurst>& slot, double from, double to, const PieceT
   slot.push_back({Dimension::kEp, mlp, mlp + ep, volume.ep * experts.dispatch});
   slot.push_back(
       {Dimension::kEp, mlp + half - tp - ep, mlp + half - tp, volume.ep * experts.combine});
-  slot.push_back({Dimension::kTp, mlp + half - tp, mlp + half, volume.tp / 2});
+  slot.push_back({Dimension::kTp, mlp + half - tp, mlp + half, volume.tp / 2 + volume.etp});
 }
 
 // What a GPU sends in the passes of one chunk, distributed over one layer's slot.
@@ -89,7 +94,7 @@ ChunkSlots chunk_slots(const StepModel& step, const ParallelPlan& plan, const Sh
   const BytesPerSec cp_rate = step.collectives().rate(Collective::kAllGather, ring);
   auto add = [&](std::vector<SlotBurst>& slot, double from, double to, const PieceTime& time,
                  const PassVolume& v, bool backward) {
-    const PassVolume layer{v.tp / layers, v.cp / layers, v.ep / layers};
+    const PassVolume layer{v.tp / layers, v.etp / layers, v.cp / layers, v.ep / layers};
     add_pass(slot, from, to, time, v.cp / cp_rate, layer, experts, backward);
   };
   auto lay_backward = [&](std::vector<SlotBurst>& slot, const PieceTime& gradients) {
@@ -156,8 +161,9 @@ ReplicaTraffic replica_traffic(const StepModel& step, const ParallelPlan& plan,
         step.collectives().time(Collective::kAllGather, group, Bytes(count * weight_bytes));
   };
   add(params.dense, replicas, place_group(replicas, plan.tp, per_node));
-  add(params.expert, replicas / plan.ep,
-      place_group(replicas / plan.ep, plan.tp * plan.ep, per_node));
+  const std::int64_t expert_replicas = step.model().is_moe() ? plan.expert_dp() : 1;
+  add(params.expert, expert_replicas,
+      place_group(expert_replicas, plan.expert_tp() * plan.ep, per_node));
   return sum;
 }
 
@@ -199,7 +205,7 @@ Seconds TrafficPattern::on_time(Dimension dimension) const {
 TrafficPattern traffic_pattern(const StepModel& step, const ParallelPlan& plan, double skew,
                                std::int64_t gpu) {
   const Coordinates at = RankGrid(plan).coordinates_of(gpu);
-  const ExpertShare experts = expert_share(step.model(), plan, at, skew);
+  const ExpertShare experts = expert_share(step, plan, gpu, skew);
   const ShapeCosts costs = step.shape_costs(plan);
   const std::int64_t chunks = plan.pp * plan.vp;
 

@@ -149,7 +149,8 @@ TEST(TrafficMatrix, HasTheBlockStructureOfTheRankOrder) {
 
 TEST(TrafficMatrix, EveryFlowStaysInItsGroupAndEachGroupIsARing) {
   for (const char* text : {"tp=2,cp=2,pp=2,dp=4", "tp=1,cp=4,pp=4,dp=2", "tp=8,pp=1,dp=4",
-                           "tp=2,cp=2,pp=2,dp=4,ep=4,sp=1", "tp=1,pp=1,dp=32,ep=8,zero=3"}) {
+                           "tp=2,cp=2,pp=2,dp=4,ep=4,sp=1", "tp=1,pp=1,dp=32,ep=8,zero=3",
+                           "tp=4,pp=2,dp=4,ep=8,etp=1,sp=1"}) {
     const TestJob job("mixtral-8x7b", "4x8xH100-80GB-SXM", 4096, 64, text);
     const RankGrid grid(job.plan);
     std::map<std::pair<std::int64_t, Dimension>, int> targets;
@@ -160,7 +161,11 @@ TEST(TrafficMatrix, EveryFlowStaysInItsGroupAndEachGroupIsARing) {
                         : flow.dimension == Dimension::kEp ? Axis::kEp
                         : flow.dimension == Dimension::kPp ? Axis::kPp
                                                            : Axis::kDpCp;
-      const auto group = grid.group_of(flow.source, axis);
+      auto group = grid.group_of(flow.source, axis);
+      if (flow.dimension == Dimension::kDp) {  // experts have replicas of their own
+        const auto experts = grid.group_of(flow.source, Axis::kEdp);
+        group.insert(group.end(), experts.begin(), experts.end());
+      }
       EXPECT_NE(std::find(group.begin(), group.end(), flow.destination), group.end()) << text;
       EXPECT_NE(flow.source, flow.destination);
       EXPECT_GT(flow.bytes.v, 0);
@@ -223,6 +228,66 @@ TEST(TrafficMoe, CombineTransposesDispatchSoTheStepIsSymmetricAtAnySkew) {
       const auto j = static_cast<std::size_t>(pair.second);
       // The forward and the backward pass each have a dispatch and its transpose.
       expect_close(bytes, 2 * (dispatch[i * 16 + j] + dispatch[j * 16 + i]));
+    }
+  }
+}
+
+// A cut expert's ranks gather and scatter the rows that they compute; uncut experts move no byte
+// there, and their tokens travel over more ranks.
+TEST(TrafficMoe, ExpertTensorParallelismMovesItsRowsTwicePerPass) {
+  const char* cluster = "4x8xH100-80GB-SXM";
+  const TestJob cut("mixtral-8x7b", cluster, 4096, 64, "tp=4,pp=1,dp=8,ep=8,sp=1");
+  const TestJob uncut("mixtral-8x7b", cluster, 4096, 64, "tp=4,pp=1,dp=8,ep=8,etp=1,sp=1");
+  const double rows = 2 * cut.activation_bytes();  // topk = 2 copies of every token
+  const double expected = 32 * cut.micro_batches() * 4 * 3.0 / 4 * rows;
+  expect_close(sent(cut.traffic(), 5, Dimension::kTp) - sent(uncut.traffic(), 5, Dimension::kTp),
+               expected);
+  expect_close(sent(cut.traffic(), 5, Dimension::kEp), sent(uncut.traffic(), 5, Dimension::kEp));
+}
+
+// The replicas of an expert are the ranks of a stage that remain after etp and ep.
+TEST(TrafficMoe, GradientsOfExpertsAreReducedOverTheirOwnReplicas) {
+  for (const char* text :
+       {"tp=4,pp=1,dp=8,ep=8,sp=1", "tp=4,pp=1,dp=8,ep=8,etp=1,sp=1", "tp=4,pp=2,dp=4,ep=4,sp=1",
+        "tp=4,pp=2,dp=4,ep=2,etp=2,sp=1", "tp=2,pp=1,cp=2,dp=8,ep=8,etp=1,sp=1"}) {
+    const TestJob job("mixtral-8x7b", "4x8xH100-80GB-SXM", 4096, 64, text);
+    const RankGrid grid(job.plan);
+    const ShapeCosts costs = job.step->shape_costs(job.plan);
+    const std::int64_t rank = 5;
+    const RankParams params = job.step->params(
+        job.plan, job.step->pieces_of_rank(job.plan, costs, grid.coordinates_of(rank).pp));
+    const auto ring = [&](Axis axis, double count) {
+      const auto n = static_cast<double>(grid.group_size(axis));
+      return 2 * (n - 1) / n * count * 4;
+    };
+    expect_close(sent(job.traffic(), rank, Dimension::kDp),
+                 ring(Axis::kDpCp, params.dense) + ring(Axis::kEdp, params.expert));
+  }
+}
+
+// The flows add up to what the cost model prices, for both ways to dispatch, on one node and over
+// several.
+TEST(TrafficMoe, FlowsOfExpertsAddUpToTheCostModelsBytes) {
+  for (const ExpertDispatch dispatch : {ExpertDispatch::kAllToAll, ExpertDispatch::kDeduplicated}) {
+    CostOptions options;
+    options.expert_dispatch = dispatch;
+    for (const char* text :
+         {"dp=32,ep=32", "dp=32,ep=8", "dp=32,ep=4", "tp=2,dp=16,ep=32,etp=1,sp=1",
+          "tp=2,dp=16,ep=16,sp=1", "tp=2,cp=2,dp=8,ep=16,etp=1,sp=1"}) {
+      const TestJob job("qwen3-30b-a3b", "4x8xH100-80GB-SXM", 4096, 64, text, options);
+      const LayerShape shape = job.step->layer_shape(job.plan);
+      const GroupPlace place = place_group(shape.ep, shape.etp, 8);
+      const ExpertSends sends = expert_sends(job.model, options, shape, place);
+      double inside = 0, outside = 0;
+      const Traffic traffic = job.traffic();
+      for (const Flow& flow : traffic.flows) {
+        if (flow.dimension != Dimension::kEp) continue;
+        (flow.source / 8 == flow.destination / 8 ? inside : outside) += flow.bytes.v;
+      }
+      // Two dispatches and two combines per layer and micro-batch, on 32 GPUs.
+      const double times = 32 * 48 * job.micro_batches() * 4 * 2048 * 2;
+      expect_close(inside / times, sends.inside);
+      expect_close(outside / times, sends.outside);
     }
   }
 }

@@ -49,6 +49,7 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const 
   ChunkVolume volume;
   const double tokens = real(plan.micro_batch) * real(step.seq_len()) / real(plan.cp);
   const double split_tokens = tokens / (plan.sp ? real(plan.tp) : 1.0);
+  const ExpertRows rows = expert_rows(model, step.options(), step.layer_shape(plan));
   const Bytes activation(tokens * real(model.hidden) * element_bytes(step));
   const StepModel::RankPieces pieces = step.pieces_of_chunk(plan, costs, chunk);
   const double layers = pieces.dense_layers + pieces.moe_layers;
@@ -61,10 +62,10 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const 
   // that input once more for the weights' gradient. The counts are ring passes; an all-reduce is
   // two.
   const double regather = plan.sp ? 1 : 0;
-  // Experts are cut by tp too, so every routed copy of a token is gathered and scattered.
-  const double regions =
-      2 * layers +
-      (pieces.moe_layers > 0 ? pieces.moe_layers * (real(model.moe.experts_per_token) - 1) : 0);
+  // In a layer with experts, the shared experts take the MLP's part. The routed ones do so only
+  // without sequence parallelism, because then all tp ranks hold the same tokens.
+  const double expert_regions = (model.moe.shared_experts > 0 ? 1 : 0) + (plan.sp ? 0 : 1);
+  const double regions = layers + pieces.dense_layers + pieces.moe_layers * expert_regions;
   double forward = regions * 2;
   double backward = regions * (2 + regather);
   if (repeats_layers) volume.recompute.tp = ring_pass(plan.tp, activation) * forward;
@@ -89,9 +90,18 @@ ChunkVolume chunk_volume(const StepModel& step, const ParallelPlan& plan, const 
   volume.backward.cp = volume.forward.cp * 2.0;
   if (plan.recompute != Recompute::kNone) volume.recompute.cp = volume.forward.cp;
 
+  // The ranks of a cut expert gather the rows that each received, and scatter the sums of their
+  // results.
+  if (plan.sp || plan.tp == 1) {
+    const Bytes gathered(pieces.moe_layers * rows.computed * real(model.hidden) *
+                         element_bytes(step));
+    volume.forward.etp = ring_pass(plan.expert_tp(), gathered) * 2.0;
+    volume.backward.etp = volume.forward.etp;
+    if (repeats_layers) volume.recompute.etp = volume.forward.etp;
+  }
   if (plan.ep > 1) {
-    volume.forward.ep = Bytes(pieces.moe_layers * real(model.moe.experts_per_token) * split_tokens *
-                              real(model.hidden) * element_bytes(step));
+    volume.forward.ep =
+        Bytes(pieces.moe_layers * rows.sent * real(model.hidden) * element_bytes(step));
     volume.backward.ep = volume.forward.ep;
     if (repeats_layers) volume.recompute.ep = volume.forward.ep;
   }

@@ -19,8 +19,9 @@
 
 namespace copus {
 
-// The purpose of a transfer. Data-parallel transfers run over the dp*cp ranks that hold the same
-// weights.
+// The purpose of a transfer. Data-parallel transfers run over the ranks that hold the same weights:
+// dp*cp of them, and tp*cp*dp/(ep*etp) for experts. What the ranks of one cut expert exchange
+// counts as tensor parallel.
 enum class Dimension : std::uint8_t { kTp, kCp, kEp, kPp, kDp, kEmbedding };
 constexpr std::size_t kDimensions = 6;
 constexpr std::array<Dimension, kDimensions> kAllDimensions = {
@@ -37,6 +38,7 @@ inline Bytes of(const DimensionBytes& bytes, Dimension d) {
 // The bytes that one GPU sends in one pass of one micro-batch through one chunk of the model.
 struct PassVolume {
   Bytes tp;
+  Bytes etp;  // to the ranks that the same experts are cut over
   Bytes cp;
   // The buffer of one dispatch, including what stays on this GPU, summed over the chunk's layers. A
   // pass has one dispatch and one combine.
@@ -49,8 +51,8 @@ struct ChunkVolume {
   Bytes message;  // activations to the next chunk, or their gradient to the previous one
 
   constexpr PassVolume sum() const {
-    return {forward.tp + recompute.tp + backward.tp, forward.cp + recompute.cp + backward.cp,
-            forward.ep + recompute.ep + backward.ep};
+    return {forward.tp + recompute.tp + backward.tp, forward.etp + recompute.etp + backward.etp,
+            forward.cp + recompute.cp + backward.cp, forward.ep + recompute.ep + backward.ep};
   }
 };
 // REQUIRES here and below: step.validate(plan) passed. `costs` are step.shape_costs(plan).

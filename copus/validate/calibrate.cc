@@ -12,11 +12,11 @@ void Calibration::apply(ClusterSpec& cluster, FrameworkProfile& profile) const {
     const std::string key = scope_key(p.scope, cluster, profile);
     if (from_scratch && p.prior != Parameter::kNoPrior &&
         std::find(keep.begin(), keep.end(), key) == keep.end()) {
-      p.field(cluster, profile.options) = p.prior * p.scale;
+      set_parameter(p, p.prior, cluster, profile);
     }
     for (const FittedParameter& fitted : parameters) {
       if (fitted.key == key && fitted.name == p.name) {
-        p.field(cluster, profile.options) = fitted.value * p.scale;
+        set_parameter(p, fitted.value, cluster, profile);
       }
     }
   }

@@ -42,8 +42,7 @@ class RowError {
     ClusterSpec cluster = cluster_;
     FrameworkProfile profile = *row_.profile;
     for (std::size_t i = 0; i < unknowns_.size(); ++i) {
-      const Parameter& p = *unknowns_[i]->parameter;
-      p.field(cluster, profile.options) = unknowns_[i]->value_of(x[i][0]) * p.scale;
+      set_parameter(*unknowns_[i]->parameter, unknowns_[i]->value_of(x[i][0]), cluster, profile);
     }
     constexpr std::int64_t kActions = 1'000;  // few, because the solver prices each row many times
     const std::optional<RunPrice> priced = price(*row_.run, cluster, profile, kActions);

@@ -37,7 +37,7 @@ std::vector<Part> parts_of(const MeasuredRun& run, const StepBreakdown& b) {
   return {
       {fmt::format("tensor-parallel communication {}", over(run, plan.tp)), b.tp},
       {fmt::format("context-parallel communication {}", over(run, plan.tp * plan.cp)), b.cp},
-      {fmt::format("expert exchange {}", over(run, plan.tp * plan.ep)), b.ep},
+      {fmt::format("expert exchange {}", over(run, plan.expert_tp() * plan.ep)), b.ep},
       {fmt::format("the pipeline's bubble ({} stages, {} micro-batches)", plan.pp * plan.vp,
                    plan.micro_batches(run.global_batch)),
        b.pipeline},

@@ -10,6 +10,7 @@
 #include "copus/cost/framework.h"
 #include "copus/spec/catalog.h"
 #include "copus/spec/hf_config.h"
+#include "copus/spec/plan_fields.h"
 
 namespace copus {
 namespace {
@@ -32,6 +33,7 @@ constexpr const char* kOptional[] = {"id",
                                      "vocab",
                                      "gated_mlp",
                                      "tied_embeddings",
+                                     "dropout",
                                      "num_experts",
                                      "topk",
                                      "gpus_per_node",
@@ -43,6 +45,7 @@ constexpr const char* kOptional[] = {"id",
                                      "vp",
                                      "cp",
                                      "ep",
+                                     "etp",
                                      "dp",
                                      "micro_batch",
                                      "global_batch",
@@ -64,6 +67,19 @@ bool is_one_of(std::string_view column, std::span<const char* const> columns) {
 }
 bool is_read(std::string_view column) {
   return is_one_of(column, kRequired) || is_one_of(column, kOptional);
+}
+
+// A misspelled column would change predictions silently, so an unknown one is an error.
+Result<void> check_column(const std::string& column, const std::string& where) {
+  if (is_read(column) || is_one_of(column, kNotForReading)) return {};
+  std::vector<std::string> names(std::begin(kRequired), std::end(kRequired));
+  names.insert(names.end(), std::begin(kOptional), std::end(kOptional));
+  const std::vector<std::string> near = nearest_names(column, names, 1);
+  return error_in(where,
+                  field_error(column,
+                              "not a column of measured runs; want {} (docs/accuracy.md has all "
+                              "columns; note, notes and citation are for remarks)",
+                              near.empty() ? "one of those" : near.front()));
 }
 
 // Reads the cells of one row by column name, and keeps the first error.
@@ -106,9 +122,9 @@ class Cells {
   bool flag_or(std::string_view column, bool fallback) {
     return integer_or(column, fallback ? 1 : 0) != 0;
   }
-  std::optional<double> number(std::string_view column) {
+  std::optional<double> number(std::string_view column, double low = 1e-9, double high = 1e12) {
     if (!has(column)) return std::nullopt;
-    const Result<double> value = parse_number(text(column), column, 1e-9, 1e12);
+    const Result<double> value = parse_number(text(column), column, low, high);
     if (!value) fail(value.error());
     return value ? std::optional(*value) : std::nullopt;
   }
@@ -143,6 +159,25 @@ std::optional<ModelSpec> named_model(const Cells& cells, const ModelSpec& stated
   return std::move(known).value();
 }
 
+// Returns the catalog's mixture of experts that has the sizes of the row. Tables lack columns for
+// what such models differ in beside these: shared experts, dense layers, latent attention, the
+// dimension of a head.
+std::optional<ModelSpec> mixture_of_these_sizes(Cells& cells, const ModelSpec& stated) {
+  if (!cells.has("num_experts") || !cells.has("topk") || !cells.has("vocab")) return std::nullopt;
+  const std::int64_t experts = cells.integer("num_experts"), topk = cells.integer("topk");
+  const std::int64_t vocab = cells.integer("vocab");
+  for (const std::string& name : catalog_model_names()) {
+    Result<ModelSpec> known = load_model(name);
+    if (known && known->layers == stated.layers && known->hidden == stated.hidden &&
+        known->heads == stated.heads && known->vocab == vocab && known->moe.experts == experts &&
+        known->moe.experts_per_token == topk && known->is_moe()) {
+      cells.assume("model", name);
+      return std::move(known).value();
+    }
+  }
+  return std::nullopt;
+}
+
 // Returns a model of the catalog, changed to the sizes that the row states.
 ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) {
   const auto read = [&](const char* column, std::int64_t& size) {
@@ -158,10 +193,21 @@ ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) 
     read("ffn_hidden", model.ffn);
     return model;
   }
-  read("ffn_hidden", model.moe.expert_ffn);
+  // A table has one width: that of an expert, or of the model's dense layers.
+  if (!cells.has("ffn_hidden") || cells.integer("ffn_hidden") != model.ffn)
+    read("ffn_hidden", model.moe.expert_ffn);
   read("num_experts", model.moe.experts);
   read("topk", model.moe.experts_per_token);
   return model;
+}
+
+// Names a model that a table does not name, so that rows of one shape are one model.
+std::string name_of_shape(const ModelSpec& model) {
+  std::string name = fmt::format("{}x{}, {} heads, ffn {}", model.layers, model.hidden, model.heads,
+                                 model.is_moe() ? model.moe.expert_ffn : model.ffn);
+  if (model.kv_heads != model.heads) name += fmt::format(", {} kv heads", model.kv_heads);
+  if (model.is_moe()) name += fmt::format(", {} experts", model.moe.experts);
+  return name;
 }
 
 // Reads the model of a row. A model that is not from the catalog has one of two shapes: GPT (plain
@@ -169,11 +215,14 @@ ModelSpec read_known_model(Cells& cells, ModelSpec model, std::int64_t seq_len) 
 // biases).
 ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
   ModelSpec model;
-  model.name = cells.has("model") ? std::string(cells.text("model")) : "model";
+  if (cells.has("model")) model.name = cells.text("model");
   model.layers = cells.integer("layers");
   model.hidden = cells.integer("hidden");
   model.heads = cells.integer("heads");
   if (const std::optional<ModelSpec> known = named_model(cells, model)) {
+    return read_known_model(cells, *known, seq_len);
+  }
+  if (const std::optional<ModelSpec> known = mixture_of_these_sizes(cells, model)) {
     return read_known_model(cells, *known, seq_len);
   }
   model.kv_heads = cells.integer_or("kv_heads", model.heads);
@@ -198,7 +247,22 @@ ModelSpec read_model(Cells& cells, std::int64_t seq_len) {
     // A table states only one width, which is the width of an expert.
     model.moe.expert_ffn = model.ffn;
   }
+  if (!cells.has("model")) model.name = name_of_shape(model);
   return model;
+}
+
+// Experts that a row does not say to be cut are cut by tp, unless their ranks would not divide
+// dp*cp then.
+void read_expert_cut(Cells& cells, MeasuredRun& run) {
+  ParallelPlan& plan = run.plan;
+  if (cells.has("etp")) {
+    plan.etp = cells.integer("etp", 1, kMaxDimension);
+  } else if (run.model.is_moe() && plan.dp * plan.cp % plan.ep != 0 &&
+             plan.tp * plan.dp * plan.cp % plan.ep == 0) {
+    plan.etp = 1;
+    cells.assume("etp", "1");
+  }
+  plan = with_settled_etp(std::move(plan));
 }
 
 void read_plan(Cells& cells, MeasuredRun& run) {
@@ -212,6 +276,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   plan.dp = cells.has("dp") || gpus == 0 ? cells.count_or("dp", 1, kMaxGpus)
                                          : std::max<std::int64_t>(1, gpus / others);
   if (!cells.has("dp") && gpus > 0) cells.assume("dp", std::to_string(plan.dp));
+  read_expert_cut(cells, run);
   if (cells.text("vp").starts_with("max")) {
     // Each chunk is one layer.
     plan.vp = std::max<std::int64_t>(1, run.model.layers / std::max<std::int64_t>(1, plan.pp));
@@ -222,6 +287,7 @@ void read_plan(Cells& cells, MeasuredRun& run) {
   run.global_batch = cells.integer_or("global_batch", plan.dp * plan.micro_batch);
   plan.zero = static_cast<int>(std::min<std::int64_t>(9, cells.integer_or("zero_stage", 0)));
   plan.sp = cells.flag_or("seq_parallel", false) && plan.tp > 1;
+  run.states_recompute = cells.has("recompute");
   const Result<Recompute> recompute = parse_recompute(cells.text_or("recompute", "none"));
   if (!recompute) cells.fail(recompute.error());
   if (recompute) plan.recompute = *recompute;
@@ -251,8 +317,10 @@ Result<ClusterSpec> read_cluster(Cells& cells, std::int64_t gpus) {
   COPUS_TRY(const GpuSpec gpu, catalog_gpu(cells.text("gpu")));
   std::int64_t per_node = cells.integer_or("gpus_per_node", gpu.gpus_per_node);
   per_node = std::clamp<std::int64_t>(per_node, 1, std::max<std::int64_t>(1, gpus));
-  COPUS_TRY(ClusterSpec cluster,
-            cluster_of(gpu, std::max<std::int64_t>(1, (gpus + per_node - 1) / per_node), per_node));
+  const std::int64_t nodes = std::max<std::int64_t>(1, (gpus + per_node - 1) / per_node);
+  // A job may fill only a part of each node, as 128 GPUs on two racks of 72 do.
+  if (gpus % nodes == 0) per_node = std::max<std::int64_t>(1, gpus / nodes);
+  COPUS_TRY(ClusterSpec cluster, cluster_of(gpu, nodes, per_node));
   if (const auto network = cells.number("node_network_gbps")) {
     cluster.network.node_bandwidth = gigabits_per_s(*network);
   } else if (cluster.nodes > 1) {
@@ -277,9 +345,12 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
   run.framework = cells.has("framework") ? std::string(cells.text("framework")) : "";
   run.seq_len = cells.integer("seq_len");
   run.model = read_model(cells, run.seq_len);
+  if (const auto dropout = cells.number("dropout", 0, 1)) {
+    run.states_dropout = true;
+    run.model.dropout = *dropout > 0;
+  }
   read_plan(cells, run);
   const Result<Precision> precision = parse_precision(cells.text_or("precision", "bf16"));
-  if (!precision) cells.fail(precision.error());
   if (precision) run.precision = *precision;
   const std::string_view status = cells.text("status");
   run.failed = !status.empty() && status != "ok" && status != "OK";
@@ -295,6 +366,7 @@ Result<MeasuredRun> read_run(const CsvTable& table, const CsvTable::Row& row,
 
   const auto check = [&]() -> Result<void> {
     if (!cluster) return cluster.error();
+    if (!precision) return precision.error();
     if (const std::int64_t gpus = cells.has("num_gpus") ? cells.integer("num_gpus") : 0;
         gpus > 0 && gpus != run.plan.gpus()) {
       return field_error("num_gpus", "got {}, where tp*pp*cp*dp = {}*{}*{}*{} = {}; want the same",
@@ -320,9 +392,7 @@ Result<MeasuredFile> measured_from_csv(CsvTable table, const std::string& where)
   }
   MeasuredFile file;
   file.path = where;
-  for (const std::string& column : table.columns) {
-    if (!is_read(column) && !is_one_of(column, kNotForReading)) file.not_read.push_back(column);
-  }
+  for (const std::string& column : table.columns) COPUS_TRY_VOID(check_column(column, where));
   for (const CsvTable::Row& row : table.rows) {
     COPUS_TRY(MeasuredRun run, read_run(table, row, where));
     file.runs.push_back(std::move(run));

@@ -31,6 +31,8 @@ struct MeasuredRun {
   std::optional<Seconds> step_time;
   std::optional<Bytes> peak_memory;
 
+  bool states_dropout = false;    // the row has a value in its column `dropout`
+  bool states_recompute = false;  // the same for `recompute`
   std::vector<std::string> assumed;  // the defaults that the run uses: "vocab=51200", …
   std::string problem;               // why the run cannot be priced; empty: it can be
 };
@@ -39,13 +41,13 @@ struct MeasuredRun {
 struct MeasuredFile {
   std::string path;
   CsvTable table;
-  std::vector<MeasuredRun> runs;      // in the order of table.rows
-  std::vector<std::string> not_read;  // columns that the schema does not have
+  std::vector<MeasuredRun> runs;  // in the order of table.rows
 };
 
 // Reads a table. A cell with a wrong value, such as text in a column of numbers, is an error. So is
-// a table that lacks a column without a default. If a row is well-formed but cannot be priced (an
-// unknown GPU, an invalid plan), its `problem` says why.
+// a table that lacks a column without a default, or has a column that the schema does not know. If
+// a row is well-formed but cannot be priced (an unknown GPU or precision, an invalid plan), its
+// `problem` says why.
 Result<MeasuredFile> read_measured(const std::string& path);
 Result<MeasuredFile> measured_from_csv(CsvTable table, const std::string& where);
 

@@ -122,8 +122,8 @@ const std::vector<Parameter>& calibration_parameters() {
           1e-6),
       framework("tp_overlap", 0, 0.95, 0, 1, 0.2,
                 [](CostOptions& o) -> double& { return o.tp_overlap; }),
-      framework("tp_overlap_fp8", 0, 0.95, 0, 1, 0.2,
-                [](CostOptions& o) -> double& { return o.tp_overlap_fp8; }),
+      framework("tp_overlap_te", 0, 0.95, 0, 1, 0.2,
+                [](CostOptions& o) -> double& { return o.tp_overlap_te; }),
       framework("overlap_contention", 0, 1, 0.2, 1, 0.3,
                 [](CostOptions& o) -> double& { return o.overlap_contention; }),
       framework(
@@ -153,6 +153,12 @@ const std::vector<Parameter>& calibration_parameters() {
           [](CostOptions& o) -> double& { return o.fixed_memory.v; }, kGiB),
   };
   return all;
+}
+
+void set_parameter(const Parameter& parameter, double value, ClusterSpec& cluster,
+                   FrameworkProfile& profile) {
+  parameter.field(cluster, profile.options) = value * parameter.scale;
+  if (profile.early_gpt) parameter.field(cluster, *profile.early_gpt) = value * parameter.scale;
 }
 
 std::string gpu_family(std::string_view gpu) {

@@ -46,6 +46,10 @@ struct Parameter {
 
 const std::vector<Parameter>& calibration_parameters();
 
+// Sets a parameter, in the unit that its name states.
+void set_parameter(const Parameter& parameter, double value, ClusterSpec& cluster,
+                   FrameworkProfile& profile);
+
 // Returns "A100" for A100-40GB-SXM and A100-80GB-SXM: cards that differ only in memory size share
 // the parameters of their kernels.
 std::string gpu_family(std::string_view gpu);

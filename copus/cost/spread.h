@@ -1,0 +1,27 @@
+// How far predictions of such jobs are off: the spreads of catalog/spreads.json, measured on public
+// runs. A job unlike any of these runs is an extrapolation, which has a wider spread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "copus/base/result.h"
+#include "copus/cost/framework.h"
+
+namespace copus {
+
+struct Spread {
+  double time = 0;        // typical error of a step time, as a share
+  double order = 0;       // typical error of the ratio of two plans' step times
+  std::int64_t runs = 0;  // that were compared; 0: none is like this job
+  std::string runs_of;    // the framework of these runs
+  // What no compared run was: "Megatron-LM on B200", "Megatron-LM in fp8 on A100-80GB-SXM",
+  // "DeepSpeed".
+  std::vector<std::string> unseen;
+};
+
+Result<Spread> prediction_spread(const FrameworkProfile& framework, const std::string& gpu,
+                                 Precision precision);
+
+}  // namespace copus
