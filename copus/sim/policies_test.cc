@@ -184,6 +184,36 @@ TEST(Copus, IsAtLeastAsFastAsWhereItBegan) {
   }
 }
 
+// A run that does not look at its losses is the same however noisy they are; one that learns from
+// them is not.
+TEST(Copus, OnlyARunThatLearnsLooksAtItsLosses) {
+  Scenario quiet = quiet_scenario(), noisy = quiet_scenario();
+  quiet.world.noise_rank = noisy.world.noise_rank = 100;
+  quiet.world.loss_noise = 0;
+  noisy.world.loss_noise = 2;
+  EXPECT_EQ(run_of(quiet, "copus", kLosses).time, run_of(noisy, "copus", kLosses).time);
+  quiet.controller.calibration = noisy.controller.calibration =
+      CalibrationPrior{.kind = GoodputKind::kPlain};
+  EXPECT_NE(run_of(quiet, "copus", kLosses).time, run_of(noisy, "copus", kLosses).time);
+}
+
+TEST(Copus, LearningHurtsLessThanAWrongCalibration) {
+  Scenario scenario = quiet_scenario();
+  scenario.world.noise_rank = 100;
+  scenario.world.loss_noise = 0.4;
+  scenario.world.calibration = 16;  // 2 is believed
+  const auto time = [&] {
+    Seconds sum;
+    for (const std::uint64_t seed : {1u, 2u, 3u}) {
+      sum += run_of(scenario, "copus", kLosses, seed).time;
+    }
+    return sum;
+  };
+  const Seconds fooled = time();
+  scenario.controller.calibration = CalibrationPrior{.kind = GoodputKind::kPlain};
+  EXPECT_LT(time(), fooled);
+}
+
 TEST(Simulate, SaysThatNoLayoutFits) {
   Scenario scenario = quiet_scenario();
   const Policy policy = policy_of(scenario, "static:512");

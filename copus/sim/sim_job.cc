@@ -16,6 +16,7 @@ SimJob::SimJob(const World& world, const SimOptions& options, Candidate start,
       find_(std::move(find)),
       random_(options.seed),
       failures_(options.seed ^ 0x9e3779b97f4a7c15ULL),
+      losses_(options.seed ^ 0xd1b54a32d192ed03ULL),
       now_(std::move(start)),
       step_time_(world.step_time(now_)),
       loss_(world.curve.start_loss),
@@ -60,7 +61,7 @@ Result<StepReport> SimJob::step() {
   report.step = outcome_.steps;
   report.samples = outcome_.samples;
   report.loss =
-      loss_ + world_.loss_noise / std::sqrt(batch) * std::normal_distribution<double>()(random_);
+      loss_ + world_.loss_noise / std::sqrt(batch) * std::normal_distribution<double>()(losses_);
   if (!outcome_.reached) save_or_fail();
   return report;
 }

@@ -103,6 +103,7 @@ class SimJob final : public Job {
   std::function<const Candidate&(const Configuration&)> find_;
   std::mt19937_64 random_;
   std::mt19937_64 failures_;  // separate, so that all policies of a seed have the same failures
+  std::mt19937_64 losses_;    // separate, so that noisier losses change nothing else
   Candidate now_;
   Seconds step_time_;
   double steps_taken_ = 0;  // repeated steps included

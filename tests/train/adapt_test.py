@@ -160,6 +160,31 @@ class Adapting(RunTest):
         self.assertTrue(trials)
         self.assertEqual(events[-1]["moves"], len(of_kind(self.folder / "run", "reconfigure")))
 
+    def test_learns_its_critical_batch(self):
+        # A batch that changes shows what it is worth. The belief is in the events and survives a restart.
+        flags = [flag for flag in EAGER if flag not in ("--calibration", 1000)]
+        self.train(*flags, "--global-batch", 4, "--batch-range", "4:32", "--steps", 200, "--adapt", "batch",
+                   "--run-dir", "run")  # fmt: skip
+        events = self.check_events(4)
+        said = [event for event in events if event["event"] == "calibration"]
+        self.assertTrue(said)
+        for event in said:
+            self.assertLess(0, event["low"])
+            self.assertLess(event["low"], event["calibration"])
+            self.assertLess(event["calibration"], event["high"])
+            self.assertTrue(0 <= event["lr_aware"] <= 1)
+        for before, after in zip(said, said[1:]):
+            changed = max(abs(math.log(after[end] / before[end])) for end in ("calibration", "low", "high"))
+            self.assertGreater(changed, math.log(1.1))
+        last = [event for event in events if event["event"] == "step"][-1]
+        self.assertLess(abs(math.log(last["bcrit"] / last["gns"] / said[-1]["calibration"])), math.log(1.1))
+        lines = len(events)
+        self.train("--resume", "--run-dir", "run", "--steps", 201)
+        after = read_events(self.folder / "run")[lines:]
+        going_on = [event for event in after if event["event"] == "calibration"][0]
+        for end in ("calibration", "low", "high"):
+            self.assertLess(abs(math.log(going_on[end] / said[-1][end])), math.log(1.2))
+
     def test_config_has_it_all(self):
         self.train(*EAGER, "--global-batch", 4, "--batch-range", "4:8", "--steps", 6, "--ranks", 2, "--adapt", "full",
                    "--goodput", "lr-aware", "--fix", "tp=1", "--run-dir", "run")  # fmt: skip
