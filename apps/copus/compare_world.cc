@@ -256,8 +256,10 @@ Result<Simulation> resolve_simulation(const CompareArgs& args) {
   COPUS_TRY_VOID(runs.empty() ? resolve_published_world(args, sim)
                               : resolve_recorded_world(args, runs, sim));
   resolve_rest_of_world(args.world, sim);
+  const bool learns_kind = learned && !learned->kind;
   sim.assume("copus maximises {} Goodput; a change of layout has to gain {:g}%, one of batch {:g}%",
-             to_string(policy.kind), 100 * policy.margin, 100 * policy.batch_margin);
+             learns_kind ? "plain or lr-aware" : to_string(policy.kind), 100 * policy.margin,
+             100 * policy.batch_margin);
   return sim;
 }
 

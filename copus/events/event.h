@@ -194,8 +194,9 @@ struct EndEvent {
   friend bool operator==(const EndEvent&, const EndEvent&) = default;
 };
 
-using Event = std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, CalibrationEvent, DecisionEvent,
-                           ReconfigureEvent, CheckpointEvent, BadStepEvent, EndEvent>;
+using Event =
+    std::variant<StartEvent, RestartEvent, StepEvent, EvalEvent, CalibrationEvent, DecisionEvent,
+                 ReconfigureEvent, CheckpointEvent, BadStepEvent, EndEvent>;
 
 struct TimedEvent {
   Seconds t;  // since the process that wrote the event opened its EventStream

@@ -23,6 +23,7 @@ constexpr double kFreedom = 5;
 constexpr double kBlock = 0.01;
 // The noise scale is smoothed over this share of the samples.
 constexpr double kSmoothing = 0.15;
+constexpr double kLeastDecay = 0.1;        // of the learning rate, that is still taken to lower c
 constexpr double kFewestDifferences = 10;  // before the variance of the losses is known
 constexpr double kVarianceWindow = 200;    // steps
 constexpr double kMostDeviations = 3;      // of a difference, or it counts as that much
@@ -64,9 +65,16 @@ CalibrationBelief::CalibrationBelief(CalibrationPrior prior) : prior_(prior) {
 void CalibrationBelief::observe(const LossReport& step) {
   const auto batch = static_cast<double>(step.batch);
   COPUS_CHECK(batch > 0 && step.gns > 0 && step.learning_rate > 0);
-  COPUS_CHECK(std::isfinite(step.gns) && std::isfinite(step.loss));
+  COPUS_CHECK(std::isfinite(step.gns) && std::isfinite(step.loss) &&
+              std::isfinite(step.learning_rate));
   const double rate_before = std::exchange(learning_rate_, step.learning_rate);
-  if (step.learning_rate > rate_before * (1 + 1e-9) && rate_before > 0) return;  // warm-up
+  if (step.learning_rate > rate_before * (1 + 1e-9)) {
+    highest_rate_ = step.learning_rate;
+    if (rate_before > 0) {  // warm-up
+      forget_losses();
+      return;
+    }
+  }
   if (last_batch_ > 0) {
     learn_variance(step);
     if (last_batch_ != step.batch) {
@@ -82,6 +90,22 @@ void CalibrationBelief::observe(const LossReport& step) {
   block_samples_ += batch;
   block_loss_ += batch * step.loss;
   if (block_samples_ >= kBlock * samples_) close_block();
+}
+
+void CalibrationBelief::forget_losses() {
+  last_batch_ = 0;
+  block_samples_ = block_loss_ = rate_change_ = 0;
+  for (Hypothesis& h : grid_) {
+    h.loss_slope = h.loss_decay = h.slope_decay = 0;
+    h.loss2 = square(kWideLoss);
+    h.slope2 = square(kWideSlope);
+    h.decay2 = square(prior_.decay_sd);
+  }
+}
+
+double CalibrationBelief::rate_factor() const {
+  if (highest_rate_ <= 0) return 1;
+  return std::pow(std::max(kLeastDecay, learning_rate_ / highest_rate_), prior_.rate_exponent);
 }
 
 void CalibrationBelief::learn_variance(const LossReport& step) {
@@ -114,9 +138,13 @@ void CalibrationBelief::close_block() {
 // The laws differ in what the change does to the slope, and in nothing else. So a run that never
 // changes its batch says nothing about them, whatever the shape of its losses.
 void CalibrationBelief::change_batch(double from, double to) {
-  if (at_ <= 0) return;
+  if (at_ <= 0) {
+    block_samples_ = block_loss_ = 0;  // too early: the next block begins with the new batch
+    return;
+  }
+  ++changes_;
   advance_to(samples_);
-  const double gns = std::exp(log_gns_) * std::pow(learning_rate_, prior_.rate_exponent);
+  const double gns = std::exp(log_gns_) * rate_factor();
   for (Hypothesis& h : grid_) {
     const double factor = h.law.progress_per_sample(to, gns) / h.law.progress_per_sample(from, gns);
     h.slope *= factor;
@@ -164,6 +192,7 @@ void CalibrationBelief::advance(Hypothesis& h, double u) const {
 void CalibrationBelief::correct(Hypothesis& h, double loss, double variance) const {
   const double surprise = loss - h.loss;
   const double expected = h.loss2 + variance;
+  if (!(expected > 0)) return;  // all losses were the same
   const double z2 = square(surprise) / expected;
   h.log_weight += -std::log(expected) / 2 - (kFreedom + 1) / 2 * std::log1p(z2 / kFreedom);
   // What lies far out moves the state less.
@@ -202,7 +231,7 @@ void CalibrationBelief::drift(double doublings) {
 }
 
 std::vector<WeightedLaw> CalibrationBelief::laws() const {
-  const double rate = learning_rate_ > 0 ? std::pow(learning_rate_, prior_.rate_exponent) : 1;
+  const double rate = rate_factor();
   std::vector<WeightedLaw> all;
   double most = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const Hypothesis& h : grid_) most = std::max(most, h.log_weight);
@@ -257,6 +286,7 @@ Json CalibrationBelief::to_json() const {
   return {{"goodput", kind_text(prior_)},
           {"log_gns", log_gns_},
           {"learning_rate", learning_rate_},
+          {"highest_rate", highest_rate_},
           {"variance", variance_},
           {"differences", differences_},
           {"last_loss", last_loss_},
@@ -267,6 +297,7 @@ Json CalibrationBelief::to_json() const {
           {"at", at_},
           {"rate_change", rate_change_},
           {"blocks", blocks_},
+          {"changes", changes_},
           {"grid", std::move(grid)}};
 }
 
@@ -278,6 +309,7 @@ Result<void> CalibrationBelief::restore(const Json& json, const std::string& whe
   CalibrationBelief read(prior_);
   read.log_gns_ = fields.number("log_gns", -kMost, kMost);
   read.learning_rate_ = fields.number("learning_rate", 0, kMost);
+  read.highest_rate_ = fields.number("highest_rate", 0, kMost);
   read.variance_ = fields.number("variance", 0, kMost);
   read.differences_ = fields.number("differences", 0, kVarianceWindow);
   read.last_loss_ = fields.number("last_loss", -kMost, kMost);
@@ -288,6 +320,7 @@ Result<void> CalibrationBelief::restore(const Json& json, const std::string& whe
   read.at_ = fields.number("at", 0, kMost);
   read.rate_change_ = fields.number("rate_change", -kMost, kMost);
   read.blocks_ = fields.integer("blocks", 0, kMostInteger);
+  read.changes_ = fields.integer("changes", 0, kMostInteger);
   const Json& grid = fields.child("grid");
   fields.refuse_unknown();
   COPUS_TRY_VOID(fields.finish());

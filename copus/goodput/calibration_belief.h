@@ -25,11 +25,11 @@ struct CalibrationPrior {
   // The kind of Goodput that the losses follow; nothing: either may be true.
   std::optional<GoodputKind> kind;
   // ln c ~ Student's t with four degrees of freedom around ln(location). The published values for
-  // language models under Adam give these; the default of --calibration is near.
+  // language models under Adam give these.
   double location = 3.3, scale = 1.2;
   // c drifts, by this standard deviation of ln c per doubling of the samples.
   double drift_sd = 0.4;
-  // Where the learning rate decays, c falls with this power of it.
+  // Where the learning rate decays, c falls with this power of it, down to a tenth of the rate.
   double rate_exponent = 0.45;
   // At one batch the loss falls by s per unit of ln(samples), and s decays at about this rate. The
   // last two are how far s (relative) and its rate stray per unit of ln(samples).
@@ -55,6 +55,11 @@ class CalibrationBelief {
   // Steps during which the learning rate rises are left out. REQUIRES: batch, gns and learning_rate
   // are above 0, all are finite.
   void observe(const LossReport& step);
+  // The next loss does not go on from the last one. What was learned stays.
+  void forget_losses();
+  // How often the batch has changed while losses were known. Before the first change the belief is
+  // the prior, but for its drift.
+  std::int64_t changes() const { return changes_; }
 
   // The belief, at the present learning rate.
   std::vector<WeightedLaw> laws() const;
@@ -84,6 +89,7 @@ class CalibrationBelief {
     double loss = 0, slope = 0, decay = 0;
     double loss2 = 0, loss_slope = 0, loss_decay = 0, slope2 = 0, slope_decay = 0, decay2 = 0;
   };
+  double rate_factor() const;  // on c, by the decay of the learning rate
   void learn_variance(const LossReport& step);
   void close_block();
   void change_batch(double from, double to);
@@ -96,6 +102,7 @@ class CalibrationBelief {
   std::vector<Hypothesis> grid_;  // by kind, then sharpness, then calibration
   double log_gns_ = 0;            // smoothed
   double learning_rate_ = 0;      // of the last step
+  double highest_rate_ = 0;       // since it last rose
   // The variance of single samples' losses, from the differences of consecutive steps.
   double variance_ = 0, differences_ = 0;
   double last_loss_ = 0;
@@ -105,7 +112,7 @@ class CalibrationBelief {
   double block_samples_ = 0, block_loss_ = 0;
   double at_ = 0;           // the samples that the filters have come to; 0: none
   double rate_change_ = 0;  // of ln(learning rate), since then
-  std::int64_t blocks_ = 0;
+  std::int64_t blocks_ = 0, changes_ = 0;
 };
 
 }  // namespace copus

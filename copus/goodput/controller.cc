@@ -72,6 +72,7 @@ void Controller::observe(const StepReport& step) {
   }
   if (trial_) trial_->cost += max(Seconds(), step.time - trial_->usual);
   if (const auto gns = finite_gns(); gns && calibration_ && step.loss && step.learning_rate > 0) {
+    if (step.loss_begins_anew) calibration_->forget_losses();
     calibration_->observe({now_.at.global_batch, *step.loss, *gns, step.learning_rate});
   }
   unmeasured_samples_ += now_.at.global_batch;
@@ -104,15 +105,33 @@ Decision Controller::consider(std::optional<Seconds> remaining) {
     if (elapsed_ < batch_try_->end || steps_here_ < options_.policy.dwell_steps) {
       return stay("measuring what this batch is worth");
     }
-    // To try a batch and to come back is no move that is undone.
-    came_from_ = batch_try_->came_from;
-    batch_try_.reset();
+    return end_batch_try(remaining);
   }
   Decision decision = decide(patient_policy(), situation(remaining));
   if (decision.move || steps_here_ < options_.policy.dwell_steps) return decision;
   if (const Candidate* next = best_try(now_, remaining)) return propose_try(*next, now_);
   if (const std::optional<BatchTry> next = best_batch_try(remaining)) {
     return propose_batch_try(*next);
+  }
+  return decision;
+}
+
+// Goes home if home is believed to be better, by however little. Else this is where the run is now.
+Decision Controller::end_batch_try(std::optional<Seconds> remaining) {
+  ended_batch_try_ = std::exchange(batch_try_, std::nullopt);
+  PolicyOptions policy = patient_policy();
+  policy.batch_margin = policy.noise_caution = 0;
+  policy.dwell_steps = 0;
+  Situation at = situation(remaining);
+  at.choices = {choice(find(ended_batch_try_->home))};
+  at.came_from.reset();
+  Decision decision = decide(policy, at);
+  if (decision.move) {
+    decision.give_reason("back from the try: " + decision.reason);
+  } else {
+    decision.why = "the try is over, and the run stays: " + decision.why;
+    steps_here_ = 0;
+    ended_batch_try_.reset();
   }
   return decision;
 }
@@ -125,6 +144,9 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
   const bool is_try = std::exchange(proposes_try_, false);
   const bool is_return = std::exchange(returns_, false);
   const std::optional<Trial> left = std::exchange(left_, std::nullopt);
+  const std::optional<BatchTry> tried = std::exchange(proposed_batch_, std::nullopt);
+  const std::optional<BatchTry> ended = std::exchange(ended_batch_try_, std::nullopt);
+  if (tried) batch_tries_cost_ += report.done ? tried->expected_cost : report.pause;
   if (trial_) {
     trial_->cost += report.pause;
   } else if (is_return || (is_try && !report.done)) {
@@ -135,11 +157,12 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
     return;
   }
   const Candidate& to = find(decision.to);
-  if (const std::optional<BatchTry> tried = std::exchange(proposed_batch_, std::nullopt)) {
+  if (tried) {
     batch_try_ = tried;
-    batch_try_->came_from = came_from_;
+    batch_try_->home = now_.at;
+    batch_try_->steps_at_home = steps_before;
+    batch_try_->came_home_from = came_from_;
     batch_try_->end = elapsed_ + tried->length;
-    batch_tries_cost_ += tried->cost;
   }
   const bool in_place = same_placement(now_.at.plan, to.at.plan);
   if (in_place) {
@@ -158,6 +181,10 @@ void Controller::moved(const Decision& decision, const MoveReport& report) {
     // To try a layout and to come back is no move: the dwell and the guard against undoing go on.
     came_from_ = left->came_home_from;
     if (now_.at == left->home) steps_here_ = left->steps_at_home;
+  }
+  if (ended) {
+    came_from_ = ended->came_home_from;
+    steps_here_ = ended->steps_at_home;
   }
   const bool may_begin = !trial_ && !in_place && !is_return && options_.judge_moves;
   const Candidate* home = may_begin ? at_batch(*came_from_) : nullptr;
@@ -226,7 +253,8 @@ std::optional<double> Controller::goodput() const {
   const auto batch = static_cast<double>(now_.at.global_batch);
   const std::optional<Seconds> measured = times_.recent(now_.at);
   const Seconds step = measured ? *measured : times_.believe(now_).time;
-  return copus::goodput(options_.policy.kind, batch / step.v, batch, *critical);
+  const GoodputKind kind = lr_aware() >= 0.5 ? GoodputKind::kLrAware : GoodputKind::kPlain;
+  return copus::goodput(kind, batch / step.v, batch, *critical);
 }
 
 Seconds Controller::pause(const Configuration& from, const Configuration& to) const {
@@ -362,7 +390,8 @@ std::optional<Controller::BatchTry> Controller::best_batch_try(
     const std::int64_t there = candidate.at.global_batch;
     const double growth = static_cast<double>(there) / static_cast<double>(here);
     if (there == here || !growth_allowed(options_.policy, growth) ||
-        !same_placement(candidate.at.plan, now_.at.plan) || contains(refused_, candidate.at)) {
+        !same_placement(candidate.at.plan, now_.at.plan) || contains(refused_, candidate.at) ||
+        has_lost(candidate.at)) {
       continue;
     }
     const Seconds step_there = times_.believe(candidate).time;
@@ -375,12 +404,13 @@ std::optional<Controller::BatchTry> Controller::best_batch_try(
     next.at = candidate.at;
     next.length =
         max(length * elapsed_, static_cast<double>(options_.policy.dwell_steps) * step_there);
-    next.cost = (1 + worth.fails) * pause(now_.at, candidate.at) + worth.slowdown * next.length;
-    const Seconds saving = worth.saving * time_left;
-    if (saving < kBatchWorth * next.cost || next.cost > budget) continue;
-    if (!best || saving - next.cost > most) {
+    next.expected_cost =
+        (1 + worth.fails) * pause(now_.at, candidate.at) + worth.slowdown * next.length;
+    const Seconds saving = worth.saving * max(Seconds(), time_left - next.length);
+    if (saving < kBatchWorth * next.expected_cost || next.expected_cost > budget) continue;
+    if (!best || saving - next.expected_cost > most) {
       best = next;
-      most = saving - next.cost;
+      most = saving - next.expected_cost;
     }
   }
   return best;
@@ -508,7 +538,9 @@ void Controller::end_trial(const Candidate& winner) {
 
 const Configuration& Controller::resume_at() const {
   if (trial_ && trial_->exploring) return trial_->home;
-  return later_ && later_->move && !proposes_try_ ? later_->to : now_.at;
+  if (batch_try_) return batch_try_->home;
+  const bool is_try = proposes_try_ || proposed_batch_;
+  return later_ && later_->move && !is_try ? later_->to : now_.at;
 }
 
 Json Controller::to_json() const {

@@ -57,6 +57,8 @@ class Controller final : public Decider {
   CalibrationBelief::Interval calibration() const;
   // Nothing while the noise scale is not known.
   std::optional<double> critical_batch() const;
+  // Whether the losses have said anything of it: whether the batch has changed.
+  bool has_learned() const { return calibration_ && calibration_->changes() > 0; }
   // The probability that progress follows the lr-aware law.
   double lr_aware() const;
   // The Goodput of the current configuration, with its measured step time (before there is one,
@@ -104,10 +106,11 @@ class Controller final : public Decider {
   // A batch that is tried for what it shows of the critical batch.
   struct BatchTry {
     Configuration at;
-    Seconds length;
-    Seconds cost;                            // expected
-    Seconds end;                             // the run's elapsed time then
-    std::optional<Configuration> came_from;  // before the try
+    Seconds length, expected_cost;
+    Seconds end;         // the run's elapsed time then
+    Configuration home;  // where the run was before, how long, and where it had come from
+    std::int64_t steps_at_home = 0;
+    std::optional<Configuration> came_home_from;
   };
   // A layout that a trial found slower than another one at that batch.
   struct Lost {
@@ -132,6 +135,7 @@ class Controller final : public Decider {
   const Candidate* best_try(const Candidate& reference, std::optional<Seconds> remaining) const;
   std::optional<BatchTry> best_batch_try(std::optional<Seconds> remaining) const;
   Decision propose_batch_try(const BatchTry& to);
+  Decision end_batch_try(std::optional<Seconds> remaining);
   Decision stay(std::string why) const;
   Decision propose_try(const Candidate& to, const Candidate& reference);
   Decision judge_trial(std::optional<Seconds> remaining);
@@ -159,7 +163,8 @@ class Controller final : public Decider {
   bool returns_ = false;       // the last decision goes back from a trial
   std::optional<Trial> left_;  // the trial that it goes back from
   Seconds elapsed_, probed_;   // steps and pauses so far; what tries have cost
-  std::optional<BatchTry> proposed_batch_, batch_try_;
+  // The last decision's; the one that is under way; the one from which the last decision goes home.
+  std::optional<BatchTry> proposed_batch_, batch_try_, ended_batch_try_;
   Seconds batch_tries_cost_;   // so far, as it was expected
   std::int64_t misses_ = 0;    // moves in a row that did not keep their promise
   std::vector<Seconds> warm_;  // the first steps since the last move, until they are charged

@@ -23,7 +23,10 @@ struct StepReport {
   std::int64_t step = 0;       // counted from 1
   std::int64_t samples = 0;    // that the run has consumed, with this step's
   std::optional<double> loss;  // nothing: the step was skipped
-  double learning_rate = 1;    // the schedule's, relative to its peak, without the batch's factor
+  // This loss does not go on from the last step's: the weights went back to a checkpoint, or the
+  // data are others.
+  bool loss_begins_anew = false;
+  double learning_rate = 1;  // the schedule's, relative to its peak, without the batch's factor
   Seconds time;
   std::vector<SquaredNorm> norms;        // empty: not measured in this step
   std::vector<SquaredNorm> scale_norms;  // of the norms' weights alone; empty: not measured

@@ -62,6 +62,7 @@ Result<StepReport> SimJob::step() {
   report.samples = outcome_.samples;
   report.loss =
       loss_ + world_.loss_noise / std::sqrt(batch) * std::normal_distribution<double>()(losses_);
+  report.loss_begins_anew = std::exchange(loss_begins_anew_, false);
   if (!outcome_.reached) save_or_fail();
   return report;
 }
@@ -92,6 +93,7 @@ void SimJob::save_or_fail() {
     loss_ = world_.curve.loss_at(progress_);
     outcome_.steps = saved_.steps;
     outcome_.samples = saved_.samples;
+    loss_begins_anew_ = true;
     saved_.t = outcome_.time;
     next_failure_ = outcome_.time + time_to_failure();
   } else if (outcome_.time - saved_.t >= f.checkpoint_every) {

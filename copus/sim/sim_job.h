@@ -28,7 +28,7 @@ struct World {
   // Number of directions of the gradient's noise (sample_norms). With 100, norms scatter as in a
   // live run.
   double noise_rank = 100;
-  double loss_noise = 0.4;   // standard deviation of the loss from sample to sample
+  double loss_noise = 0.4;    // standard deviation of the loss from sample to sample
   double step_jitter = 0.02;  // relative spread of one step's time
   std::function<Seconds(const Candidate&)> step_time;
   std::function<Seconds(const Configuration&, const Configuration&)> pause;
@@ -109,6 +109,7 @@ class SimJob final : public Job {
   double steps_taken_ = 0;  // repeated steps included
   double progress_ = 0;
   double loss_;
+  bool loss_begins_anew_ = false;  // after a failure
   double noted_loss_;
   Saved saved_;
   Seconds next_failure_;

@@ -74,6 +74,7 @@ Result<void> LiveJob::begin() {
   introduce(log_, options_, start_, data_);
   // A loss on other data does not count for --until-loss.
   const bool known_loss = options_.eval_every == 0 && !options_.checkpoint.other_data;
+  loss_begins_anew_ = options_.checkpoint.other_data;
   const double reached = known_loss ? start_.loss.value_or(INFINITY) : INFINITY;
   reason_ = reached_limit(options_, {steps_, samples_, reached});
   // Evaluates again, because the last evaluation before the checkpoint may have been given up, or
@@ -122,6 +123,7 @@ Result<StepReport> LiveJob::step() {
     samples_ += trainer_.options().global_batch;
     data_hash_ = add_hashes(data_hash_, result_.data_hash);
     loss_ = report.loss = result_.loss;
+    report.loss_begins_anew = std::exchange(loss_begins_anew_, false);
     const LrSchedule& rates = trainer_.options().lr;
     if (rates.peak > 0) report.learning_rate = learning_rate(rates, samples_) / rates.peak;
     if (result_.norms) {
@@ -183,6 +185,7 @@ Result<std::string> LiveJob::roll_back() {
   if (back.from.empty()) return make_error("{}: no checkpoint to go back to", options_.run_dir);
   trainer_ = std::move(*back.trainer);
   trainer_.set_judge([this](double loss, double norm) { return bad_steps_.judge(loss, norm); });
+  loss_begins_anew_ = true;
   checkpoints_.ask();  // so that a restarted run skips the same samples
   last_ = Clock::now();
   return back.from;
@@ -202,12 +205,13 @@ Result<void> LiveJob::observed(const StepReport& step) {
   return conclude();
 }
 
-// Writes what is believed of the critical batch if an end of its interval has changed by a tenth.
+// Writes what is believed of the critical batch if the median or an end of the interval has changed
+// by a tenth.
 Result<void> LiveJob::say_what_is_learned() {
   constexpr double kVisible = 1.1;
   const std::optional<NoiseEstimate> noise = controller_->noise();
   const CalibrationBelief::Interval now = controller_->calibration();
-  if (now.low == now.high || !noise || !std::isfinite(noise->gns)) return {};
+  if (!controller_->has_learned() || !noise || !std::isfinite(noise->gns)) return {};
   const auto differ = [](double a, double b) { return a > kVisible * b || b > kVisible * a; };
   if (said_ && !differ(now.median, said_->median) && !differ(now.low, said_->low) &&
       !differ(now.high, said_->high)) {

@@ -80,6 +80,8 @@ class LiveJob final : public Job {
   // What the run has reached.
   std::int64_t steps_ = 0, samples_ = 0;
   std::optional<double> loss_, held_out_loss_;
+  // The next loss does not go on from the last one.
+  bool loss_begins_anew_ = false;
   std::uint64_t data_hash_ = 0;
   std::int64_t moves_ = 0;
   Seconds pause_;

@@ -102,8 +102,8 @@ void take_saved(const std::string& run_dir, RunOutcome& outcome) {
 
 std::string describe(const CalibrationBelief::Interval& c) {
   if (c.low == c.high) return fmt::format("{:.3g} times", c.median);
-  return fmt::format("{:.2g} ({:.2g} to {:.2g}, learned from the losses) times", c.median, c.low,
-                     c.high);
+  return fmt::format("what was believed of it, at last {:.2g} ({:.2g} to {:.2g}) times", c.median,
+                     c.low, c.high);
 }
 
 // Returns a text that says what the moves gained, or "" if there were none.
