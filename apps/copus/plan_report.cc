@@ -44,8 +44,10 @@ void print_spread(const Workload& job, const PlanAnswer& answer) {
   const Spread& spread = answer.spread;
   // A calibrated cluster file has a profile of its own, which was fitted to the user's runs.
   if (!spread.unseen.empty() && !job.cluster.framework.is_object()) {
-    fmt::print("No run of {} was compared: steps may be off by {}, and the order by {}.\n",
-               join_or(spread.unseen), as_percent(spread.time), as_percent(spread.order));
+    fmt::print(
+        "Fewer than four runs of {} were compared: steps may be off by {}, and the order by "
+        "{}.\n",
+        join_or(spread.unseen), as_percent(spread.time), as_percent(spread.order));
   }
   const auto close = std::count_if(plans.begin(), plans.end(), [&](const RankedPlan& plan) {
     return plan.estimate.time < plans[0].estimate.time * (1 + spread.order);
