@@ -185,6 +185,7 @@ Json search_to_json(const Workload& job, const StepModel& model, const PlanAnswe
                     {"order", answer.spread.order},
                     {"runs", answer.spread.runs},
                     {"unseen", answer.spread.unseen}};
+  if (answer.spread.runs > 0) json["spread"]["runs_of"] = answer.spread.runs_of;
   json["framework"] = job.framework.name;
   if (!job.framework.analogy.empty()) json["analogy"] = job.framework.analogy;
   json["assumed"] = options_to_json(job.options);
