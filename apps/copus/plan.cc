@@ -289,7 +289,10 @@ int run_plan(const PlanArgs& args) {
     say_not_used({&args.job.global_batch, &args.top, &args.variants}, "--sweep-batch");
     return run_sweep(args, *job, request);
   }
-  if (emits) say_not_used({&args.top, &args.variants}, "--emit, which prints only the best plan");
+  if (emits) {
+    say_not_used({&args.top, &args.variants, &args.tokens, &args.price},
+                 "--emit, which prints only the best plan");
+  }
   const StepModel model = step_model(*job);
   bool progress_shown = false;
   if (isatty(STDERR_FILENO) != 0) {

@@ -44,8 +44,10 @@ void print_spread(const Workload& job, const PlanAnswer& answer) {
   const Spread& spread = answer.spread;
   // A calibrated cluster file has a profile of its own, which was fitted to the user's runs.
   if (!spread.unseen.empty() && !job.cluster.framework.is_object()) {
-    fmt::print("No run of {} was compared: steps may be off by {}, and the order by {}.\n",
-               join_or(spread.unseen), as_percent(spread.time), as_percent(spread.order));
+    fmt::print(
+        "Fewer than four runs of {} were compared: steps may be off by {}, and the order by "
+        "{}.\n",
+        join_or(spread.unseen), as_percent(spread.time), as_percent(spread.order));
   }
   const auto close = std::count_if(plans.begin(), plans.end(), [&](const RankedPlan& plan) {
     return plan.estimate.time < plans[0].estimate.time * (1 + spread.order);
@@ -183,6 +185,7 @@ Json search_to_json(const Workload& job, const StepModel& model, const PlanAnswe
                     {"order", answer.spread.order},
                     {"runs", answer.spread.runs},
                     {"unseen", answer.spread.unseen}};
+  if (answer.spread.runs > 0) json["spread"]["runs_of"] = answer.spread.runs_of;
   json["framework"] = job.framework.name;
   if (!job.framework.analogy.empty()) json["analogy"] = job.framework.analogy;
   json["assumed"] = options_to_json(job.options);

@@ -204,6 +204,14 @@ Result<void> check_outputs(const ValidateArgs& args) {
   return check_output_paths({{"--out", out}, {"--plot", plot}}, *args.json);
 }
 
+// Returns 0 if a row was priced. Else says on standard error that none was, and returns 1.
+int exit_code_of(const Validation& validation) {
+  const auto priced = [](const PricedRun& run) { return run.price.has_value(); };
+  if (std::any_of(validation.runs.begin(), validation.runs.end(), priced)) return kOk;
+  to_stderr("copus: no row was priced: the report names the reasons\n");
+  return kAnswerIsNo;
+}
+
 Result<int> run_validate(const ValidateArgs& args) {
   COPUS_TRY_VOID(check_outputs(args));
   COPUS_TRY(Profiles profiles,
@@ -230,19 +238,20 @@ Result<int> run_validate(const ValidateArgs& args) {
     COPUS_TRY_VOID(write_file(out, predictions_csv(files, validation)));
   }
   if (!plot.empty()) COPUS_TRY_VOID(write_file(plot, plot_svg(validation)));
+  const int exit_code = exit_code_of(validation);
   // If a file goes to standard output, nothing else is printed there.
-  if (out == "-" || plot == "-") return kOk;
+  if (out == "-" || plot == "-") return exit_code;
   if (*args.json) {
     // A cell of a table may contain bytes that are not UTF-8.
     fmt::print("{}\n",
                validation_to_json(validation).dump(2, ' ', false, Json::error_handler_t::replace));
-    return kOk;
+    return exit_code;
   }
   fmt::print("{}", validation_to_text(validation));
   if (!out.empty() || !plot.empty()) fmt::print("\n");
   if (!out.empty()) fmt::print("rows with their predictions written to {}\n", out);
   if (!plot.empty()) fmt::print("picture written to {}\n", plot);
-  return kOk;
+  return exit_code;
 }
 
 }  // namespace

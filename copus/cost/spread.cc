@@ -79,19 +79,21 @@ Result<Spread> prediction_spread(const FrameworkProfile& framework, const std::s
     return any([&](const Entry& entry) { return entry.framework == name; });
   };
   Spread spread;
-  std::string nearest = framework.name;
-  if (!has_runs(nearest)) {
-    spread.unseen.push_back(framework.title);
-    nearest = framework.analogy;
-  }
+  const bool own_runs = has_runs(framework.name);
+  const bool alone = !own_runs && !has_runs(framework.analogy);
+  if (!own_runs) spread.unseen.push_back(framework.title);
   const auto like = [&](const Entry& entry, bool same_precision) {
-    return (entry.framework == nearest || nearest.empty()) && entry.gpu == gpu &&
+    const bool near = entry.framework == framework.name || entry.framework == framework.analogy;
+    return (near || alone) && entry.gpu == gpu &&
            (!same_precision || covers(entry.precision, precision));
   };
-  for (const Entry& entry : entries) {
-    if (entry.framework != nearest && has_runs(nearest)) continue;
-    if (like(entry, true) && spread.unseen.empty()) return entry.spread;
-    widen(spread, entry.spread);
+  // The framework's own runs come first. Those of its analogy fill what it lacks.
+  for (const std::string& name : {framework.name, framework.analogy}) {
+    for (const Entry& entry : entries) {
+      if (entry.framework != name) continue;
+      if (own_runs && like(entry, true)) return entry.spread;
+      widen(spread, entry.spread);
+    }
   }
   const std::string runs = spread.unseen.empty() ? framework.title + " " : "";
   if (!any([&](const Entry& entry) { return like(entry, false); })) {

@@ -42,6 +42,26 @@ TEST(PredictionSpread, OfFp8IsTheSameHoweverItIsScaled) {
             std::vector<std::string>{"Megatron-LM in nvfp4 on GB200"});
 }
 
+TEST(PredictionSpread, OfAFrameworkIsFilledByItsAnalogy) {
+  const Spread filled = spread_of("nemo", "H100-80GB-SXM");
+  const Spread analogy = spread_of("megatron", "H100-80GB-SXM");
+  EXPECT_TRUE(filled.unseen.empty());
+  EXPECT_EQ(filled.runs_of, "megatron");
+  EXPECT_EQ(filled.runs, analogy.runs);
+  EXPECT_EQ(filled.time, analogy.time);
+  EXPECT_EQ(spread_of("nemo", "H100-80GB-SXM", Precision::kFp8).runs_of, "nemo");
+}
+
+// Runs of frameworks that have nothing to do with it say nothing: the worst of them is off by 42%.
+TEST(PredictionSpread, OfAFrameworkWithoutRunsAndAnalogyIsThatOfUnseenRuns) {
+  const FrameworkProfile alone = framework_profile("fsdp2").value();
+  ASSERT_TRUE(alone.analogy.empty());
+  const Spread spread = spread_of("fsdp2", "H100-80GB-SXM");
+  EXPECT_EQ(spread.unseen, std::vector<std::string>{"FSDP2"});
+  EXPECT_EQ(spread.time, spread_of("deepspeed", "H100-80GB-SXM").time);
+  EXPECT_LT(spread.time, spread_of("megatron-deepspeed", "H100-80GB-SXM").time);
+}
+
 TEST(PredictionSpread, IsKnownForEveryFrameworkOfTheCatalog) {
   for (const std::string& name : framework_names()) {
     const Spread spread = spread_of(name.c_str(), "H100-80GB-SXM");

@@ -64,9 +64,11 @@ std::string layer_pattern(const ModelSpec& m) {
   return periodic ? fmt::format("{}*{}", pattern_of(step), m.layers / step) : pattern_of(m.layers);
 }
 
-// Adds how tokens reach their experts, and the products there.
-void add_expert_dispatch(const CostOptions& options, std::vector<std::string>& args) {
-  if (sends_tokens_once(options)) {
+// Adds how tokens reach their experts, and the products there. Megatron-LM takes DeepEP only if
+// experts are spread over several ranks.
+void add_expert_dispatch(const ParallelPlan& plan, const CostOptions& options,
+                         std::vector<std::string>& args) {
+  if (sends_tokens_once(options) && plan.ep * plan.expert_tp() > 1) {
     args.push_back("--moe-token-dispatcher-type flex");
     args.push_back("--moe-flex-dispatcher-backend deepep");
     args.push_back("--moe-router-dtype fp32");  // the backend takes no other weights of experts
@@ -83,8 +85,8 @@ void add_expert_dispatch(const CostOptions& options, std::vector<std::string>& a
     args.push_back("--moe-grouped-gemm");
 }
 
-void add_model(const ModelSpec& m, std::int64_t seq_len, const CostOptions& options,
-               std::vector<std::string>& args) {
+void add_model(const ModelSpec& m, const ParallelPlan& plan, std::int64_t seq_len,
+               const CostOptions& options, std::vector<std::string>& args) {
   args.push_back(fmt::format("--num-layers {}", m.layers));
   args.push_back(fmt::format("--hidden-size {}", m.hidden));
   args.push_back(fmt::format("--ffn-hidden-size {}", m.ffn));
@@ -139,7 +141,7 @@ void add_model(const ModelSpec& m, std::int64_t seq_len, const CostOptions& opti
     args.push_back(fmt::format("--num-experts {}", m.moe.experts));
     args.push_back(fmt::format("--moe-router-topk {}", m.moe.experts_per_token));
     args.push_back(fmt::format("--moe-ffn-hidden-size {}", m.moe.expert_ffn));
-    add_expert_dispatch(options, args);
+    add_expert_dispatch(plan, options, args);
     if (m.moe.router_correction_bias) {
       args.push_back("--moe-router-score-function sigmoid");
       args.push_back("--moe-router-enable-expert-bias");
@@ -223,7 +225,7 @@ Result<std::vector<std::string>> megatron_args(const ModelSpec& model, const Par
         "ep", "got {} in fp16; Megatron-LM trains experts in parallel in bf16 or fp32", plan.ep);
   }
   std::vector<std::string> args;
-  add_model(model, seq_len, options, args);
+  add_model(model, plan, seq_len, options, args);
   args.push_back(fmt::format("--seq-length {}", seq_len));
   args.push_back(fmt::format("--tensor-model-parallel-size {}", plan.tp));
   args.push_back(fmt::format("--pipeline-model-parallel-size {}", plan.pp));

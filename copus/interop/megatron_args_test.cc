@@ -251,6 +251,12 @@ TEST(MegatronArgs, SayHowTokensReachTheirExperts) {
                            "--moe-flex-dispatcher-backend deepep", "--moe-router-dtype fp32"}) {
     EXPECT_TRUE(has(once, flag)) << flag;
   }
+  // Megatron-LM refuses that backend on one rank (TPxEP > 1), where nothing is sent.
+  const Flags alone = flags_of("mixtral-8x7b", "dp=8", options);
+  EXPECT_TRUE(has(alone, "--moe-token-dispatcher-type alltoall"));
+  EXPECT_FALSE(names(alone, "--moe-flex-dispatcher-backend"));
+  EXPECT_TRUE(has(flags_of("mixtral-8x7b", "tp=2,sp=1,dp=4", options),
+                  "--moe-flex-dispatcher-backend deepep"));
   // Megatron-LM refuses padded capacities with that backend, and the cost model prices an
   // all-to-all then.
   options.expert_capacity = 1.25;

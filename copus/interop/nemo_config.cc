@@ -59,12 +59,12 @@ void add_sharding(const ParallelPlan& plan, const CostOptions& options,
 
 Result<EmittedConfig> nemo_config(const EmitJob& job, const ParallelPlan& plan) {
   COPUS_TRY(const FrameworkProfile framework, framework_profile("nemo"));
+  COPUS_TRY(const std::string precision, precision_name(job.options.precision));
   // NeMo trains with Megatron Core, so what Megatron-LM cannot run, it cannot run either.
   const Result<std::vector<std::string>> flags =
       megatron_args(job.model, plan, job.seq_len, job.global_batch, job.options);
   if (!flags) return flags.error();
   COPUS_TRY(const std::string name, engine_model_name(framework, job));
-  COPUS_TRY(const std::string precision, precision_name(job.options.precision));
   EmittedConfig config;
   std::vector<std::string>& args = config.args;
   args.push_back("--model " + name);

@@ -78,7 +78,8 @@ std::vector<std::string> near_divisors(Int n, Int got) {
 
 // Returns other values for the field, nearest first.
 std::vector<std::string> alternatives(const StepModel& model, PlanField field,
-                                      const ParallelPlan& pinned) {
+                                      const PartialPlan& pins) {
+  const ParallelPlan& pinned = pins.plan;
   const Int gpus = model.cluster().gpus();
   switch (field) {
     case PlanField::kTp:
@@ -92,7 +93,7 @@ std::vector<std::string> alternatives(const StepModel& model, PlanField field,
     case PlanField::kEp:
       return near_divisors(model.model().is_moe() ? model.model().moe.experts : 1, pinned.ep);
     case PlanField::kEtp:
-      return near_divisors(pinned.tp, pinned.expert_tp());
+      return near_divisors(pins.has(PlanField::kTp) ? pinned.tp : gpus, pinned.expert_tp());
     case PlanField::kMicroBatch:
       return near_divisors(model.global_batch(), pinned.micro_batch);
     case PlanField::kVp: {
@@ -124,7 +125,7 @@ std::vector<std::string> right_values(const StepModel& model, const PartialPlan&
                                       PlanField field) {
   constexpr std::size_t kShown = 3;
   std::vector<std::string> right;
-  for (const std::string& text : alternatives(model, field, pins.plan)) {
+  for (const std::string& text : alternatives(model, field, pins)) {
     PartialPlan other = pins.only(pins.given);
     if (!parse_value(other.plan, field, text)) continue;
     if (!other.has(PlanField::kSchedule)) other.plan.schedule = implied_schedule(other.plan);

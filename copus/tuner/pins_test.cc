@@ -110,6 +110,17 @@ TEST(CheckPins, AsksForValuesThatLeaveAPlanWithTheOtherPins) {
             "--fix: stage_layers: got 4 entries; want pp*vp = 2*1 = 2");
 }
 
+// Where tp is free, the values come from all GPUs: etp=2 runs with tp=2.
+TEST(CheckPins, AsksForEveryWayToCutExpertsThatTheOtherPinsAllow) {
+  const PinnedJob job("mixtral-8x7b", "2x8xH100-80GB-SXM", 64);
+  for (const char* possible : {"ep=8,etp=2", "ep=8,etp=1"}) {
+    SearchRequest request;
+    request.fixed = parse_plan_text(possible, "--fix").value();
+    EXPECT_TRUE(has_plan(job.step, request)) << possible;
+  }
+  EXPECT_EQ(job.said_of("ep=8,etp=8"), "--fix: etp: got 8 with ep=8; want 2 or 1");
+}
+
 TEST(CheckPins, TellsToChangeThePinThatCanBeRight) {
   // dp = 7 does not divide a batch of 5, and no cp splits the sequences.
   const PinnedJob job("llama-3-8b", "1x7xH100-80GB-SXM", 5);

@@ -75,11 +75,12 @@ Result<void> check_column(const std::string& column, const std::string& where) {
   std::vector<std::string> names(std::begin(kRequired), std::end(kRequired));
   names.insert(names.end(), std::begin(kOptional), std::end(kOptional));
   const std::vector<std::string> near = nearest_names(column, names, 1);
-  return error_in(where,
-                  field_error(column,
-                              "not a column of measured runs; want {} (docs/accuracy.md has all "
-                              "columns; note, notes and citation are for remarks)",
-                              near.empty() ? "one of those" : near.front()));
+  const std::string want =
+      near.empty() ? "a column of docs/accuracy.md (note, notes and citation are for remarks)"
+                   : near.front() +
+                         " (docs/accuracy.md has all columns; note, notes and citation are for "
+                         "remarks)";
+  return error_in(where, field_error(column, "not a column of measured runs; want {}", want));
 }
 
 // Reads the cells of one row by column name, and keeps the first error.

@@ -155,6 +155,9 @@ TEST(MeasuredFile, AnUnknownColumnIsAnErrorThatNamesTheNearest) {
             "t.csv: step_time: not a column of measured runs; want step_time_s (docs/accuracy.md "
             "has all columns; note, notes and citation are for remarks)");
   EXPECT_NE(error_of({{"head_dims", "64"}}).find("want head_dim ("), std::string::npos);
+  EXPECT_EQ(error_of({{"qqqqqqqqqq", "1"}}),
+            "t.csv: qqqqqqqqqq: not a column of measured runs; want a column of docs/accuracy.md "
+            "(note, notes and citation are for remarks)");
   EXPECT_EQ(error_of({{"note", "text"}, {"citation", "text"}}), "");
 }
 
