@@ -31,8 +31,8 @@ struct MeasuredRun {
   std::optional<Seconds> step_time;
   std::optional<Bytes> peak_memory;
 
-  bool states_dropout = false;    // the row has a value in its column `dropout`
-  bool states_recompute = false;  // the same for `recompute`
+  bool states_dropout = false;       // the row has a value in its column `dropout`
+  bool states_recompute = false;     // the same for `recompute`
   std::vector<std::string> assumed;  // the defaults that the run uses: "vocab=51200", …
   std::string problem;               // why the run cannot be priced; empty: it can be
 };

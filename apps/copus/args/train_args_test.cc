@@ -28,6 +28,9 @@ Texts random_texts(const AnyOption& option, std::mt19937_64& random) {
   }
   if (form.placeholder == "LOW:HIGH") return {one_of_words(random, {"1:1", "4:64", "2:1024"})};
   if (form.placeholder == "N|off") return {one_of_words(random, {"1", "off", "1000000000000"})};
+  if (form.placeholder == "X|learned") {
+    return {one_of_words(random, {"learned", "2", "0.001", "3.74", "1000000"})};
+  }
   const std::size_t to = form.range.find(" to ");
   if (to == std::string::npos) {
     Texts texts(form.is_list ? 1 + random() % 3 : 1);
